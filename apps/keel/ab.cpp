@@ -33,12 +33,12 @@ struct RunArguments {
     std::string file, output, shard;
     std::vector<std::string> sets;
     int64_t items = 0;
-    uint32_t batch = 0; // 0: the value of the file
+    uint32_t batch = 0; // 0: use the value of the file
     bool again = false, dry_run = false, json = false;
 };
 
-// Facts besides the file on which results depend. If the build has no exact commit, the program's
-// size and time identify it.
+// Facts that affect the results but are not in the experiment's file: the version and commit of the
+// program. If the build has no exact commit, the size and the time of the program identify it.
 std::string circumstances() {
     const std::string commit = build_commit();
     std::string text = fmt::format("{} {}", KEEL_VERSION, commit);
@@ -61,17 +61,17 @@ ab::Shard shard_of(const RunArguments &a) {
     const ab::Shard asked = ab::parse_shard(a.shard);
     if (told && !(*told == asked))
         throw_error(ErrorKind::usage,
-                    "--shard {}: mpirun has made this process {}/{} already; leave --shard out",
+                    "--shard {}: mpirun has already made this process shard {}/{}; remove --shard",
                     a.shard, told->index, told->count);
     return asked;
 }
 
-// Shows progress: a bar on a terminal, otherwise a line from time to time.
+// Shows progress: a bar on a terminal, otherwise a line after each tenth.
 class Steps {
   public:
     explicit Steps(bool quiet) : quiet_(quiet) {}
 
-    // `found` of the `done` items were already there.
+    // Of the `done` items, an earlier process finished `found`.
     void operator()(uint64_t done, uint64_t total, uint64_t found) {
         check_interrupt();
         console().progress("items", done, total, Console::Unit::items, found);
@@ -159,14 +159,14 @@ int run_ab(const RunArguments &a, const Program &program) {
     const std::string key = fmt::format("{} items {}", experiment.hash, a.items);
     const bool last =
         ab::finish_shard(folder, shard, key, [&](const std::vector<fs::path> &shards) {
-            // excludes a run of the whole experiment
+            // The lock prevents that the whole experiment runs at the same time.
             const ab::FileLock lock(folder / ".results.jsonl.lock", false);
-            ab::merge_shards(shards, folder,
-                             true); // the old result may come from fewer shards or fewer items
+            // Replaces an old result, because it may come from fewer shards or fewer items.
+            ab::merge_shards(shards, folder, true);
             print_results(a, folder);
         });
     if (!last && !program.quiet)
-        console().message("keel: ", fmt::format("shard {} of {} is done; the last one merges them",
+        console().message("keel: ", fmt::format("shard {} of {} is done; the last shard merges all",
                                                 shard.index, shard.count));
     return 0;
 }
@@ -174,37 +174,40 @@ int run_ab(const RunArguments &a, const Program &program) {
 } // namespace
 
 void add_ab(Command &keel, Program &program) {
-    Command &ab =
-        keel.add_command("ab", "Compare policies and caches: an experiment with a verdict");
+    Command &ab = keel.add_command(
+        "ab", "Compare policies and caches in an experiment with a statistical verdict");
     Command &command = add_command(
-        ab, program, "run", "Run an experiment; 'keel ab FILE' does the same",
-        {{"keel ab configs/ab/quick.yaml --dry-run", "the grid, and about how long it will take"},
-         {"keel ab configs/ab/policies.yaml", "run it, or go on where it was left"},
-         {"keel ab my.yaml --batch 8", "eight documents of an arm in one decode step"},
-         {"keel ab my.yaml --shard 1/2", "half of the documents; the last shard merges"},
-         {"mpirun -n 2 keel ab my.yaml", "the same on two processes"}});
+        ab, program, "run", "Run an experiment; 'keel ab FILE' is short for this",
+        {{"keel ab configs/ab/quick.yaml --dry-run", "prints the grid and the estimated time"},
+         {"keel ab configs/ab/policies.yaml", "runs it, or continues a run that was stopped"},
+         {"keel ab my.yaml --batch 8", "decodes eight documents of an arm together"},
+         {"keel ab my.yaml --shard 1/2",
+          "runs half of the documents; the last shard merges all results"},
+         {"mpirun -n 2 keel ab my.yaml", "runs two shards in two processes"}});
     ab.standard = &command;
     auto a = std::make_shared<RunArguments>();
     command.argument("FILE", a->file,
                      "The experiment, a YAML file; see docs/reference/experiments.md");
-    command.option("-o,--output DIR", a->output, "Folder for the results, in place of the file's");
+    command.option("-o,--output DIR", a->output,
+                   "Folder for the results; replaces 'output' of the file");
     command.option("--set KEY=VALUE", a->sets,
-                   "Change a key of the base pipeline, below the arms; can be repeated; see "
+                   "Change a key of the base pipeline; an arm's own keys win; can be repeated; see "
                    "docs/reference/config.md");
-    command.option("--items N", a->items, "Documents of each task at most").range(1, 1'000'000);
+    command.option("--items N", a->items, "Use at most N documents of each task")
+        .range(1, 1'000'000);
     command
-        .option(
-            "--batch N", a->batch,
-            "Documents of an arm that take decode steps together, in place of the file's 'batch'")
+        .option("--batch N", a->batch,
+                "Decode N documents of an arm together; replaces 'batch' of the file")
         .range(1, Pipeline::most_batch);
     command.option("--shard I/N", a->shard,
-                   "Run part I of N of the documents; mpirun sets it by itself");
-    command.flag("--resume", a->again, "Keep results that are there and run the rest (the default)",
-                 false);
-    command.flag("--no-resume", a->again, "Run everything again").excludes({"--resume"});
+                   "Run only part I of N of the documents; mpirun sets I/N automatically");
+    command.flag("--resume", a->again,
+                 "Keep the existing results and run only the rest (the default)", false);
+    command.flag("--no-resume", a->again, "Delete the existing results and run everything again")
+        .excludes({"--resume"});
     command.flag("--dry-run", a->dry_run,
-                 "Check everything, show the grid and what it will cost, run nothing");
-    command.flag("--json", a->json, "Print the summary (or the cost) as JSON");
+                 "Only check everything, print the grid and estimate the time");
+    command.flag("--json", a->json, "Print the summary (or the estimate) as JSON");
     command.action = [a, &program] { return run_ab(*a, program); };
     add_ab_commands(ab, program);
 }

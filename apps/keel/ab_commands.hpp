@@ -4,7 +4,7 @@
 
 namespace keel::cli {
 
-// keel ab compare | merge | report: commands that process an experiment's results.
+// Adds the commands that process an experiment's results: keel ab compare, merge and report.
 void add_ab_commands(Command &ab, Program &program);
 
 } // namespace keel::cli

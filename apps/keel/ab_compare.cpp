@@ -18,19 +18,19 @@
 namespace keel::cli {
 namespace {
 
-// An exit code of its own, so that a gate can tell this result from a failed run (1) and a wrong
-// request (2).
+// A separate exit code, so that scripts can distinguish this result from a failed run (1) and a
+// wrong command line (2).
 constexpr int found_worse = 3;
 
 struct ExperimentCompareArguments {
     std::string first, second;
-    std::vector<std::string> margins; // "METRIC=VALUE"
-    double confidence = -1;           // below 0: the value of the first experiment
+    std::vector<std::string> margins; // each has the form METRIC=VALUE
+    double confidence = -1;           // below 0: use that of the first experiment
     ab::CompareOptions options;
     bool json = false;
 };
 
-// "hit=5 points"
+// Adds a margin of the form "hit=5 points".
 void add_margin(const std::string &text, ab::Margins &margins) {
     const size_t equals = text.find('=');
     const std::string metric = text.substr(0, equals);
@@ -60,30 +60,33 @@ int run_compare(const ExperimentCompareArguments &a) {
 
 void add_ab_compare(Command &ab, Program &program) {
     Command &command = add_command(
-        ab, program, "compare", "Hold a second experiment against a first, item by item",
-        {{"keel ab compare out/main out/branch", "exit code 0: no worse than the margin, 3: worse"},
+        ab, program, "compare", "Compare a second experiment with a first, item by item",
+        {{"keel ab compare out/main out/branch",
+          "exit code 3 if the second is worse by more than the margin, else 0"},
          {"keel ab compare out/main out/branch --task passkey --margin 'hit=2 points' --strict",
-          "pass only what is shown to be non-inferior"}});
+          "passes only if every contrast is shown to be non-inferior"}});
     auto a = std::make_shared<ExperimentCompareArguments>();
     command.argument("FIRST", a->first,
-                     "What is compared against: a folder of 'keel ab', or its results.jsonl");
-    command.argument("SECOND", a->second, "What is judged");
-    command.option("--arm NAME", a->options.arms, "This arm alone; can be repeated");
-    command.option("--task NAME", a->options.tasks, "This task alone; can be repeated");
-    command.option("--metric NAME", a->options.metrics, "This metric alone; can be repeated");
+                     "The experiment to compare with: a folder of 'keel ab', or its results.jsonl");
+    command.argument("SECOND", a->second, "The experiment to judge, in the same form");
+    command.option("--arm NAME", a->options.arms, "Compare only this arm; can be repeated");
+    command.option("--task NAME", a->options.tasks, "Compare only this task; can be repeated");
+    command.option("--metric NAME", a->options.metrics,
+                   "Compare only this metric; can be repeated");
     command.option("--margin METRIC=X", a->margins,
-                   "What may be lost of a metric, with its unit: 'hit=5 points', 'nll=0.02 nats', "
-                   "'kld=10%' (default: the first experiment's); can be repeated");
+                   "The loss of a metric that is allowed, with its unit: 'hit=5 points', "
+                   "'nll=0.02 nats', 'kld=10%' (default: the first experiment's); can be repeated");
     command
-        .option("--confidence X", a->confidence,
-                "Of intervals and verdicts, 0.5 to 0.9999 (default: the first experiment's)")
+        .option(
+            "--confidence X", a->confidence,
+            "Confidence of intervals and verdicts, 0.5 to 0.9999 (default: the first experiment's)")
         .range(0.5, 0.9999);
     command.flag("--speed", a->options.speed,
-                 "Times, rates and bytes decide as well, not qualities alone");
+                 "Let times, rates and bytes decide too, not only quality");
     command.flag("--strict", a->options.strict,
-                 "Exit with 3 too if a contrast is not shown to be non-inferior, or results "
+                 "Exit with 3 also if a contrast is not shown to be non-inferior, or if results "
                  "are missing");
-    command.flag("--json", a->json, "Print one JSON object, with every contrast");
+    command.flag("--json", a->json, "Print one JSON object with all contrasts");
     command.action = [a] { return run_compare(*a); };
 }
 
@@ -97,19 +100,21 @@ int run_merge(const MergeArguments &a, const Program &program) {
     if (!program.quiet)
         console().message(
             "keel: ",
-            fmt::format("{} records of {} shards merged, {} that several had written once",
+            fmt::format("{} records of {} shards merged; {} more were equal in several shards",
                         result.records, a.shards.size(), result.duplicates));
     console().out(ab::write_report(a.output));
     return 0;
 }
 
 void add_ab_merge(Command &ab, Program &program) {
-    Command &command = add_command(ab, program, "merge", "Put the shards of an experiment together",
-                                   {{"keel ab merge out/all out/shard-*-of-4.jsonl",
-                                     "missing shards are named, in the report too"}});
+    Command &command =
+        add_command(ab, program, "merge", "Merge the results of an experiment's shards",
+                    {{"keel ab merge out/all out/shard-*-of-4.jsonl",
+                      "lists missing shards, also in the report"}});
     auto a = std::make_shared<MergeArguments>();
-    command.argument("OUT", a->output, "Folder for the merged results; it must hold none yet");
-    command.argument("SHARD", a->shards, "Results of each shard: folders or files").many();
+    command.argument("OUT", a->output,
+                     "Folder for the merged results; it must not have any results yet");
+    command.argument("SHARD", a->shards, "The results of each shard: folders or files").many();
     command.action = [a, &program] { return run_merge(*a, program); };
 }
 
@@ -119,10 +124,10 @@ struct ReportArguments {
 
 void add_ab_report(Command &ab, Program &program) {
     Command &command = add_command(
-        ab, program, "report", "Work out verdicts and report.html again from the records",
-        {{"keel ab report out/my-experiment", "of a run that still goes on, too"}});
+        ab, program, "report", "Compute the verdicts and report.html again from the records",
+        {{"keel ab report out/my-experiment", "also works while the experiment is running"}});
     auto a = std::make_shared<ReportArguments>();
-    command.argument("DIR", a->folder, "A folder of 'keel ab'");
+    command.argument("DIR", a->folder, "The results folder of 'keel ab'");
     command.action = [a] {
         console().out(ab::write_report(a->folder));
         return 0;

@@ -16,15 +16,15 @@ namespace {
 
 struct BenchArguments {
     PipelineArguments pipeline;
-    std::vector<int64_t> prefill, depths; // empty: the defaults
+    std::vector<int64_t> prefill, depths; // if empty, the defaults
     std::vector<int64_t> sequences = {1};
     BenchOptions bench;
     TraceOption trace;
-    int64_t probe_mib = -1; // -1: a suitable size
+    int64_t probe_mib = -1; // -1: choose the size automatically
     bool json = false;
 };
 
-// A number that is given twice is measured once.
+// Removes repeated numbers, so that each number is measured once.
 void drop_repeats(std::vector<int64_t> &numbers) {
     std::vector<int64_t> kept;
     for (const int64_t n : numbers)
@@ -34,15 +34,15 @@ void drop_repeats(std::vector<int64_t> &numbers) {
 
 int run_bench_command(const BenchArguments &a) {
     pipeline::PipelineConfig config = a.pipeline.load();
-    if (*config.policy.log) { // a log of repeatedly evicted random ids would be useless
+    if (*config.policy.log) { // a log of random ids that are evicted again and again is useless
         config.policy.log.value.reset();
-        log().info("policy.log: bench writes none");
+        log().info("policy.log is ignored, because 'keel bench' writes no eviction log");
     }
     a.trace.open();
     PipelineOptions options;
     options.host = std::make_shared<HostServices>();
     options.progress = show_progress;
-    options.need_tokenizer = false; // the prompt consists of random ids
+    options.need_tokenizer = false; // not needed, because the prompt consists of random ids
     options.batch =
         static_cast<uint32_t>(*std::max_element(a.sequences.begin(), a.sequences.end()));
     const InterruptGuard guard(*options.host);
@@ -54,11 +54,11 @@ int run_bench_command(const BenchArguments &a) {
     bench.progress = show_progress;
     if (a.trace.is_given() && bench.ops) {
         bench.ops = false;
-        log().info("--trace shows each op: the tables of ops are left out");
+        log().info("the tables of ops are left out, because --trace shows each op");
     }
     bench.prefill = a.prefill.empty() ? default_prefill(pipeline.context()) : a.prefill;
     bench.depths = a.depths.empty() ? default_depths(pipeline.context(), bench.decode) : a.depths;
-    std::erase(bench.prefill, 0); // `--prefill 0`: none
+    std::erase(bench.prefill, 0); // `--prefill 0` means no prefill
     bench.sequences = a.sequences;
     for (auto *numbers : {&bench.prefill, &bench.depths, &bench.sequences}) drop_repeats(*numbers);
     if (a.probe_mib >= 0) bench.probe_bytes = static_cast<uint64_t>(a.probe_mib) << 20;
@@ -78,38 +78,42 @@ int run_bench_command(const BenchArguments &a) {
 void add_bench(Command &keel, Program &program) {
     Command &bench = keel.add_command(
         "bench",
-        "Measure prefill and decode, beside what this machine's memory and processor can do");
+        "Measure the speed of prefill and decode, and compare it with the machine's limits");
     Command &command = add_command(
-        bench, program, "run", "Measure one pipeline; 'keel bench TARGET' does the same",
+        bench, program, "run", "Measure one pipeline; 'keel bench TARGET' is short for this",
         {{"keel bench models/tiny", ""},
          {"keel bench my.yaml --prefill 128,512,2048 --depth 0,2048 --decode 64 --repeat 5", ""},
-         {"keel bench models/tiny --weights q4_0 --threads 1 --prefill 0", "decode alone"},
-         {"keel bench my.yaml --prefill 0 --batch 1,2,4,8", "several sequences in one step"},
+         {"keel bench models/tiny --weights q4_0 --threads 1 --prefill 0", "only decode"},
+         {"keel bench my.yaml --prefill 0 --batch 1,2,4,8", "decodes several sequences together"},
          {"keel bench my.yaml --json > bench.json",
-          "with the sample of every repeat; see docs/reference/bench.md"},
+          "includes the samples of all repeats; see docs/reference/bench.md"},
          {"keel bench matrix my-matrix.yaml -o results",
-          "many of them; 'keel bench report' shows them"}});
+          "measures many pipelines; 'keel bench report' shows the results"}});
     bench.standard = &command;
     auto a = std::make_shared<BenchArguments>();
     a->pipeline.add_to(command, ShortForms::pipeline);
     command.option("--prefill N,N", a->prefill,
-                   "Prompt lengths to measure; 0: none (default: 128,512)");
-    command.option("--decode N", a->bench.decode, "Tokens to decode at each depth; 0: none")
+                   "Lengths of the prompts to measure; 0: none (default: 128,512)");
+    command.option("--decode N", a->bench.decode, "Decode N tokens at each depth; 0: none")
         .shows_default();
     command.option("--depth N,N", a->depths,
-                   "Tokens that are in the cache when decoding begins (default: 0,512)");
+                   "Depths: numbers of tokens in the cache before the decode (default: 0,512)");
     command
         .option("--batch N,N", a->sequences,
-                "Sequences to decode at once, at each depth (default: 1, alone)")
+                "Numbers of sequences to decode together, at each depth (default: 1)")
         .range(1, Pipeline::most_batch);
-    command.option("-r,--repeat N", a->bench.repeat, "How often to measure everything, interleaved")
+    command
+        .option("-r,--repeat N", a->bench.repeat,
+                "Run N rounds; each round measures everything once")
         .shows_default();
     command
-        .option("--probe-mib MIB", a->probe_mib,
-                "Buffer of the memory probe; 0: no probes (default: 1024, or four times the cache)")
+        .option(
+            "--probe-mib MIB", a->probe_mib,
+            "Buffer of the memory probe; 0: no probes (default: 1024, or four times the CPU cache)")
         .range(0, 1 << 20);
     command.flag("--no-ops", a->bench.ops,
-                 "Leave out the two passes that show each op with its GB/s and GFLOP/s", false);
+                 "Do not measure the two passes that show each op with its GB/s and GFLOP/s",
+                 false);
     a->trace.add_to(command);
     command.flag("--json", a->json, "Print one JSON object");
     command.action = [a] { return run_bench_command(*a); };

@@ -33,10 +33,10 @@ struct MatrixReportArguments {
 
 int run_matrix(const MatrixArguments &a, const Program &program) {
     pipeline::require_path(a.file, "a matrix (.yaml)");
-    // the default for a model without a pipeline
+    // "cpu" is the default backend for models without a pipeline.
     const BenchMatrix matrix = load_matrix(a.file, "cpu");
     const std::vector<MatrixRun> runs = matrix_runs(matrix);
-    HostServices host; // only for Ctrl-C, because each run is a process of its own
+    HostServices host; // only for Ctrl-C; each run is a separate process
     const InterruptGuard guard(host);
     const auto load = [](const fs::path &model, const std::vector<std::string> &sets) {
         check_interrupt();
@@ -51,7 +51,7 @@ int run_matrix(const MatrixArguments &a, const Program &program) {
         std::error_code error;
         fs::create_directories(folder, error);
         if (error || !fs::is_directory(folder, error))
-            throw_error(ErrorKind::usage, "{}: cannot be made a folder", a.output);
+            throw_error(ErrorKind::usage, "{}: cannot create this folder", a.output);
     }
     size_t number = 0, done = 0, skipped = 0, failed = 0;
     for (const MatrixRun &run : runs) {
@@ -69,7 +69,7 @@ int run_matrix(const MatrixArguments &a, const Program &program) {
         }
         if (is_there) {
             ++skipped;
-            say(": done before");
+            say(": already measured");
             continue;
         }
         say("");
@@ -82,22 +82,25 @@ int run_matrix(const MatrixArguments &a, const Program &program) {
         ++failed;
         console().message(
             "keel: warning: ",
-            fmt::format("{}: failed with exit code {}; the others go on", run.name(), code), 33);
+            fmt::format("{}: failed with exit code {}; the other runs continue", run.name(), code),
+            33);
     }
     if (a.dry_run) return 0;
-    console().out(fmt::format("{} measured, {} done before, {} failed; results are in {}\n", done,
-                              skipped, failed, folder.string()));
+    console().out(
+        fmt::format("{} measured, {} already measured before, {} failed; the results are in {}\n",
+                    done, skipped, failed, folder.string()));
     if (!program.quiet && failed == 0)
         console().message(
-            "keel: ", fmt::format("a page with all of them: keel bench report {0} -o report.html",
-                                  folder.string()));
+            "keel: ",
+            fmt::format("to see all results on one page: keel bench report {0} -o report.html",
+                        folder.string()));
     return failed == 0 ? 0 : 1;
 }
 
 int run_report(const MatrixReportArguments &a, const Program &program) {
     std::vector<fs::path> paths;
     for (const std::string &input : a.inputs) {
-        pipeline::require_path(input, "a folder of results, or a result");
+        pipeline::require_path(input, "a folder with results, or a results file");
         paths.emplace_back(input);
     }
     const fs::path output(a.output);
@@ -105,7 +108,7 @@ int run_report(const MatrixReportArguments &a, const Program &program) {
     const std::vector<BenchLine> lines = load_bench_lines(paths);
     write_whole_file(output, bench_html(lines, a.title));
     if (!program.quiet)
-        console().message("keel: ", fmt::format("wrote {}: {} lines; open it in a browser",
+        console().message("keel: ", fmt::format("wrote {} with {} lines; open it in a browser",
                                                 a.output, lines.size()));
     return 0;
 }
@@ -118,27 +121,29 @@ void add_bench_matrix(Command &bench, Program &program) {
                     "Measure all combinations of models, backends, KV types, policies, sync "
                     "strategies and lengths",
                     {{"keel bench matrix my-matrix.yaml -o results",
-                      "one file per run; what is there already is skipped"},
-                     {"keel bench matrix my-matrix.yaml --dry-run", "list the runs"}});
+                      "writes one file for each run; skips runs that have a file"},
+                     {"keel bench matrix my-matrix.yaml --dry-run", "only lists the runs"}});
     auto a = std::make_shared<MatrixArguments>();
     command.argument("FILE", a->file, "The matrix, a YAML file; see docs/reference/bench.md");
-    command.option("-o,--output DIR", a->output, "Folder for the results; it is made")
+    command
+        .option("-o,--output DIR", a->output,
+                "Folder for the results; created if it does not exist")
         .shows_default();
-    command.flag("--again", a->again, "Measure again what is there already");
-    command.flag("--dry-run", a->dry_run, "Check everything, list the runs, measure nothing");
+    command.flag("--again", a->again, "Measure all runs, also those that have a result");
+    command.flag("--dry-run", a->dry_run, "Only check everything and list the runs");
     command.action = [a, &program] { return run_matrix(*a, program); };
 }
 
 void add_bench_report(Command &bench, Program &program) {
-    Command &command = add_command(bench, program, "report",
-                                   "Write one page with tables and charts of many results",
-                                   {{"keel bench report results -o report.html", ""},
-                                    {"keel bench report before after one.json -o report.html",
-                                     "folders of 'bench matrix', files of 'bench --json'"}});
+    Command &command = add_command(
+        bench, program, "report", "Write one HTML page with tables and charts of many results",
+        {{"keel bench report results -o report.html", ""},
+         {"keel bench report before after one.json -o report.html",
+          "reads folders of 'bench matrix' and files of 'bench --json'"}});
     auto a = std::make_shared<MatrixReportArguments>();
     command.argument("RESULTS", a->inputs, "Folders or files with results").many();
-    command.option("-o,--output FILE", a->output, "The page").required();
-    command.option("--title TEXT", a->title, "Its heading");
+    command.option("-o,--output FILE", a->output, "The HTML page to write").required();
+    command.option("--title TEXT", a->title, "The heading of the page");
     command.action = [a, &program] { return run_report(*a, program); };
 }
 

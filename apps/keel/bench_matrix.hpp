@@ -4,7 +4,7 @@
 
 namespace keel::cli {
 
-// `keel bench matrix` and `keel bench report`.
+// Add the commands `keel bench matrix` and `keel bench report`.
 void add_bench_matrix(Command &bench, Program &program);
 void add_bench_report(Command &bench, Program &program);
 

@@ -19,11 +19,11 @@ struct ChatArguments {
 int run_chat(ChatArguments &a, const Program &program) {
     if (a.settings.system && !a.system_file.empty())
         throw_error(ErrorKind::usage,
-                    "--system and --system-file both give a system prompt; give one of them");
+                    "--system and --system-file both set the system prompt; use only one of them");
     if (!a.system_file.empty()) a.settings.system = read_text(a.system_file);
     if (a.settings.system && !a.settings.load.empty())
-        throw_error(ErrorKind::usage, "--load brings the system prompt of the saved chat; leave "
-                                      "out --system, or begin a new chat");
+        throw_error(ErrorKind::usage, "--load restores the system prompt of the saved chat; remove "
+                                      "--system, or start a new chat without --load");
     pipeline::PipelineConfig config = a.pipeline.load();
     if (!a.settings.stop.empty()) config.generation.stop.value = a.settings.stop;
     a.settings.overrides = a.pipeline.overrides();
@@ -40,27 +40,27 @@ int run_chat(ChatArguments &a, const Program &program) {
 
 void add_chat(Command &keel, Program &program) {
     Command &command = add_command(
-        keel, program, "chat", "Talk with a model, turn by turn",
+        keel, program, "chat", "Chat with a model",
         {{"keel chat Llama-3.2-1B-Instruct-Q8_0.gguf",
-          "a chat model from the net, no other file needed"},
+          "a GGUF file of a chat model needs no other files"},
          {"keel chat models/assistant --system \"Answer in one sentence.\" --temperature 0.3", ""},
          {"keel chat long_talk.yaml --stats",
-          "a pipeline whose cache forgets what is old, with its numbers"},
+          "a pipeline whose cache evicts old tokens; prints statistics"},
          {"printf 'Who are you?\\nWhy?\\n' | keel chat models/assistant -q",
-          "questions from a pipe, a line each"}});
+          "reads questions from a pipe, one on each line"}});
     auto a = std::make_shared<ChatArguments>();
     a->pipeline.add_to(command, ShortForms::all);
     command.option("--template NAME", a->settings.chat_template,
-                   "How turns are marked (default: as the model's files say)");
+                   "Name of the chat template (default: the template in the model's files)");
     command.option("--system TEXT", a->settings.system,
-                   "What the model is told before the first question");
-    command.option("--system-file FILE", a->system_file, "The same from a file");
+                   "The system prompt: instructions before the first question");
+    command.option("--system-file FILE", a->system_file, "Read the system prompt from a file");
     command.option("--stop TEXT", a->settings.stop,
-                   "End an answer where this text would come; can be repeated");
-    command.option("--load FILE", a->settings.load, "Go on with a chat that /save wrote");
-    command.flag("--stats", a->settings.stats, "Print speeds and cache after each answer");
+                   "End an answer before this text; can be repeated");
+    command.option("--load FILE", a->settings.load, "Continue a chat that /save wrote");
+    command.flag("--stats", a->settings.stats, "Print speeds and cache sizes after each answer");
     a->settings.trace.add_to(command);
-    command.flag("--no-history", a->no_history, "Keep no history of lines that were typed");
+    command.flag("--no-history", a->no_history, "Do not save the typed lines in the history file");
     command.action = [a, &program] { return run_chat(*a, program); };
 }
 

@@ -15,30 +15,32 @@ namespace keel::cli {
 
 struct ChatSettings {
     std::optional<std::string> system;
-    // name of the first model's template; empty: the template that the model's files name
+    // Name of the first model's chat template. Empty: the template that the model's files name.
     std::string chat_template;
-    // From the command line. These also apply to models that /switch loads.
+    // Overrides from the command line. They also apply to models that /switch loads.
     std::vector<std::string> overrides; // in the form of --set
-    std::vector<std::string> stop;      // empty: the pipeline's
-    std::string load;                   // a saved chat to continue
+    std::vector<std::string> stop;      // stop strings; if empty, those of the pipeline
+    std::string load;                   // file of a saved chat to continue
     bool stats = false, quiet = false;
     TraceOption trace; // records each model that is loaded
 };
 
-// A chat on the terminal or over pipes. Each line is a question. Lines that begin with '/' are
-// commands.
+// A chat on the terminal or over pipes. Each input line is a question, or a command if it begins
+// with '/'.
 class Chat {
   public:
-    // Loads the pipeline. Throws the errors of loading.
+    // Loads the pipeline. Throws all errors of loading.
     Chat(const pipeline::PipelineConfig &config, std::shared_ptr<HostServices> host,
          ChatSettings settings);
 
-    // Runs until the input ends, /exit, or a Ctrl-C while no answer is generated (which throws
-    // Interrupted). Returns the exit code: 1 if a line from a pipe failed.
+    // Runs until the input ends or the user enters /exit. Throws Interrupted if the user presses
+    // Ctrl-C while no answer is generated. Returns the exit code: 1 if a line from a pipe failed,
+    // else 0.
     int run(LineReader &reader);
 
   private:
-    // A loaded model and its conversation. The order matters: each member uses the one before it.
+    // A loaded model and its conversation. The order of the members matters, because each member
+    // uses the one before it.
     struct Running {
         std::unique_ptr<Pipeline> pipeline;
         std::unique_ptr<Session> session;
@@ -46,8 +48,8 @@ class Chat {
     };
     Running load(const pipeline::PipelineConfig &config, const std::string &chat_template,
                  const std::optional<std::string> &system) const;
-    // Handles one line of input. Returns true if it succeeded. Throws the errors of answering if
-    // the run itself failed.
+    // Handles one line of input. Returns false if the line failed. Throws if an error ends the
+    // whole run.
     bool perform(const std::string &line);
     void greet() const;
     void answer(const std::string &question);
@@ -55,8 +57,8 @@ class Chat {
     void switch_to(std::string_view arguments);
     void switch_backend(Engine &engine);
     void check_switch_target(const std::string &target) const;
-    void command(std::string_view line); // `line` without its '/'
-    // a line that ends in '\' is continued
+    void command(std::string_view line); // runs a chat command; `line` has no '/' at the beginning
+    // Reads a question. A line that ends with '\' continues on the next line.
     std::optional<std::string> question(LineReader &reader) const;
 
     std::shared_ptr<HostServices> host_;

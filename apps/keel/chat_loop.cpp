@@ -20,22 +20,23 @@
 namespace keel::cli {
 namespace {
 
-constexpr int64_t answer_tokens = 1024; // the most tokens of an answer if no other limit is set
+// limit for the tokens of an answer if no other limit is set
+constexpr int64_t answer_tokens = 1024;
 
 struct ChatCommand {
     std::string_view name, arguments, doc;
 };
 constexpr std::array<ChatCommand, 8> commands{{
-    {"help", "", "this list"},
-    {"reset", "", "forget what was said; the system prompt stays"},
-    {"stats", "[on|off]", "speeds and cache of the last answer; on: after each answer"},
-    {"pin", "", "never evict your last question"},
-    {"save", "FILE", "write the chat to a file, with its cache"},
-    {"load", "FILE", "continue a chat that was saved with this model"},
+    {"help", "", "show this list"},
+    {"reset", "", "start again with an empty chat; the system prompt stays"},
+    {"stats", "[on|off]", "show speeds and cache of the last answer; on, off: after each answer"},
+    {"pin", "", "never evict the tokens of your last question"},
+    {"save", "FILE", "write the chat with its cache to a file"},
+    {"load", "FILE", "continue a chat that /save wrote with this model"},
     {"switch", "TARGET [--template NAME] [KEY=VALUE]",
-     "continue with another model or pipeline, which reads the whole chat again; NAME of a "
-     "backend of 'hybrid': continue on that backend, with the cache"},
-    {"exit", "", "leave; so does Ctrl-D"},
+     "continue with another model or pipeline, which reads the whole chat again; if TARGET is a "
+     "backend of 'hybrid': continue on this backend, with the same cache"},
+    {"exit", "", "leave the chat; Ctrl-D does the same"},
 }};
 
 std::string_view trimmed(std::string_view text) {
@@ -54,7 +55,7 @@ GenerateOptions answer_options(const pipeline::PipelineConfig &config) {
     return options;
 }
 
-// Whether an override, in the form of --set, chooses the model to load.
+// True if an override, in the form of --set, chooses the model to load.
 bool names_model(std::string_view override) {
     const std::string_view key = trimmed(override.substr(0, override.find('=')));
     return key == "model.path" ||
@@ -81,7 +82,8 @@ Chat::Running Chat::load(const pipeline::PipelineConfig &config, const std::stri
     options.progress = show_progress;
     options.has_system_prompt = true;
     ChatTemplate chat =
-        choose_chat_template(*config.model.path, chat_template); // before weights are read
+        // so that errors come before weights are read
+        choose_chat_template(*config.model.path, chat_template);
     Running running;
     settings_.trace.loading();
     running.pipeline = std::make_unique<Pipeline>(config, options);
@@ -100,10 +102,10 @@ void Chat::greet() const {
     console().faint(fmt::format("{} | template {} | {} | context {} tokens, {}\n",
                                 p.source().path(), running_.conversation->chat().name(),
                                 p.backends_text(), p.context(),
-                                plan.keeps_all() ? std::string("nothing is forgotten")
+                                plan.keeps_all() ? std::string("nothing is evicted")
                                                  : "policy " + plan.config().policy.name));
     const size_t turns = running_.conversation->turns().size() / 2;
-    if (turns > 0) console().faint(fmt::format("going on behind {}\n", answers(turns)));
+    if (turns > 0) console().faint(fmt::format("continuing after {}\n", answers(turns)));
 }
 
 std::optional<std::string> Chat::question(LineReader &reader) const {
@@ -120,7 +122,8 @@ std::optional<std::string> Chat::question(LineReader &reader) const {
 int Chat::run(LineReader &reader) {
     greet();
     if (reader.is_terminal() && !settings_.quiet)
-        console().faint("Ctrl-C ends an answer, Ctrl-D leaves, /help lists the commands\n");
+        console().faint(
+            "Ctrl-C stops an answer, Ctrl-D leaves the chat, /help lists the commands\n");
     bool failed = false;
     while (!leave_) {
         const auto line = question(reader);
@@ -148,7 +151,7 @@ bool Chat::perform(const std::string &line) {
             answer(line.starts_with("//") ? line.substr(1) : line);
         }
         return true;
-    } catch (const Interrupted &) { // Ctrl-C while a model was loaded
+    } catch (const Interrupted &) { // Ctrl-C while a model is loaded
         console().clear_progress();
         say("interrupted");
         return true;
@@ -159,19 +162,21 @@ bool Chat::perform(const std::string &line) {
             say("interrupted");
             return false;
         }
-        if (!is_command && e.exit_code() != 2) throw; // the run itself failed
+        // the run itself failed, not only this question
+        if (!is_command && e.exit_code() != 2) throw;
         refuse(e.what());
         if (!is_command && e.kind() == ErrorKind::resource && running_.session->tokens() > 0)
-            say("the question was not asked; /reset forgets what was said and makes room");
+            say("the model did not get the question; /reset empties the chat and makes room");
         return false;
     } catch (const std::bad_alloc &) {
         if (!is_command) throw;
-        return refuse("out of memory"); // a failing command should not end the chat
+        return refuse("out of memory"); // a failed command must not end the chat
     }
 }
 
-// The counters of a session between two readings, or all of them if it was reset in between. Sizes
-// are the current ones.
+// Returns the difference of a session's counters between two readings. If the session was reset in
+// between, returns all counters of the second reading. Sizes are always those of the second
+// reading.
 static SessionStats since(const SessionStats &before, SessionStats now) {
     if (now.prefill_tokens < before.prefill_tokens || now.decode_tokens < before.decode_tokens ||
         now.evictions < before.evictions)
@@ -202,13 +207,13 @@ void Chat::answer(const std::string &question) {
     console().end_line();
     const bool was_taken = conversation.turns().size() > known;
     if (result.reason == StopReason::cancelled)
-        say(was_taken ? "interrupted" : "interrupted; the question was not asked");
+        say(was_taken ? "interrupted" : "interrupted; the model did not get the question");
     if (result.reason == StopReason::cache_full) {
         console().message("keel: stopped: ", result.detail, 33);
-        say("/reset forgets what was said and makes room");
+        say("/reset empties the chat and makes room");
     }
     if (result.reason == StopReason::max_tokens && !settings_.quiet)
-        say("the answer was cut off by generation.max_tokens (-n)");
+        say("the answer was cut off, because it reached generation.max_tokens (-n)");
     last_ = result;
     if (settings_.stats) show_stats();
     for (const BackendMove &move : result.stats.moves) {
@@ -221,25 +226,27 @@ void Chat::show_stats() const {
     Session &session = *running_.session;
     if (last_) console().faint(closing_line(*last_) + "\n");
     console().faint(
-        fmt::format("{}, {} tokens so far, {} in the cache of {} that the context has\n",
+        fmt::format("{}, {} tokens so far; the cache has {} tokens of at most {} (the context)\n",
                     answers(running_.conversation->turns().size() / 2), session.tokens(),
                     session.cache().cache().max_length(), running_.pipeline->context()));
 }
 
-// Moves the session, with its cache, to another of the pipeline's backends.
+// Moves the session with its cache to another backend of the pipeline.
 void Chat::switch_backend(Engine &engine) {
     const size_t known = running_.session->stats().moves.size();
     switch (running_.session->switch_to(engine)) {
-    case Session::Switch::there: return say(fmt::format("it is on {} already", engine.name));
+    case Session::Switch::there:
+        return say(fmt::format("the chat already runs on {}", engine.name));
     case Session::Switch::refused:
     case Session::Switch::done: break;
     }
     const std::vector<BackendMove> &moves = running_.session->stats().moves;
     say(moves.size() > known ? "switch: " + move_text(moves.back())
-                             : fmt::format("on {} now", engine.name));
+                             : fmt::format("the chat now runs on {}", engine.name));
 }
 
-// A target that is neither a backend nor a file is probably a misspelled backend.
+// Checks the target of /switch. A target that is neither a backend nor a file is probably a
+// misspelled backend.
 void Chat::check_switch_target(const std::string &target) const {
     std::error_code error;
     const bool is_hybrid = running_.pipeline->config().hybrid.is_given();
@@ -253,25 +260,28 @@ void Chat::check_switch_target(const std::string &target) const {
                 printable(target, 100), fmt::join(names, ", "), did_you_mean(target, names));
 }
 
-// The old model is kept until the new one is loaded, so a failed load loses nothing.
+// Keeps the old model until the new one is loaded, so that a failed load loses nothing.
 void Chat::switch_to(std::string_view arguments) {
     std::istringstream words{std::string(arguments)};
     std::string target, word, chat_template;
     std::vector<std::string> sets;
     bool has_stop = false;
     for (const std::string &given : settings_.overrides)
-        if (!names_model(given)) sets.push_back(given); // TARGET replaces these
+        // TARGET replaces overrides that choose a model
+        if (!names_model(given)) sets.push_back(given);
     words >> target;
     while (words >> word) {
         if (word != "--template") {
             has_stop = has_stop || word.starts_with("generation.stop=");
             sets.push_back(word);
         } else if (!(words >> chat_template)) {
-            throw_error(ErrorKind::usage, "/switch: expected a template's name after --template");
+            throw_error(
+                ErrorKind::usage,
+                "/switch: expected the name of a chat template after --template, found nothing");
         }
     }
     if (target.empty())
-        throw_error(ErrorKind::usage, "/switch: expected a pipeline file, a model{} after it",
+        throw_error(ErrorKind::usage, "/switch: expected a pipeline file, a model{}, found nothing",
                     running_.pipeline->config().hybrid.is_given() ? " or the name of a backend"
                                                                   : "");
     if (Engine *engine = running_.pipeline->engines().find(target);
@@ -287,7 +297,8 @@ void Chat::switch_to(std::string_view arguments) {
     last_.reset();
     greet();
     if (!running_.conversation->turns().empty())
-        say("another model cannot use the cache, so it reads the whole chat again with your next "
+        say("the new model cannot use the old cache, so it reads the whole chat again with your "
+            "next "
             "question");
 }
 
@@ -298,20 +309,19 @@ void Chat::command(std::string_view line) {
     Conversation &conversation = *running_.conversation;
     const auto need_file = [&] {
         if (argument.empty())
-            throw_error(ErrorKind::usage, "/{}: expected a file's name after it", name);
+            throw_error(ErrorKind::usage, "/{}: expected the name of a file, found nothing", name);
     };
     const auto known =
         std::ranges::find_if(commands, [&](const ChatCommand &c) { return c.name == name; });
     if (known != commands.end() && known->arguments.empty() && !argument.empty())
-        throw_error(ErrorKind::usage, "/{}: expected nothing after it, found '{}'", name,
+        throw_error(ErrorKind::usage, "/{}: expected no argument, found '{}'", name,
                     printable(argument, 40));
     if (name == "help") {
         std::vector<std::vector<std::string>> rows;
         for (const ChatCommand &c : commands)
             rows.push_back({fmt::format("/{} {}", c.name, c.arguments), std::string(c.doc)});
-        console().faint(
-            left_table(rows) +
-            "A line that ends in \\ goes on in the next one; // begins a question with /\n");
+        console().faint(left_table(rows) + "A line that ends with \\ continues on the next line. A "
+                                           "question that begins with / needs //.\n");
     } else if (name == "reset") {
         conversation.reset();
         last_.reset();
@@ -325,8 +335,10 @@ void Chat::command(std::string_view line) {
     } else if (name == "pin") {
         const int64_t pinned = conversation.pin_question();
         say(running_.pipeline->policy_setup().keeps_all()
-                ? std::string("nothing is ever evicted under this policy")
-                : fmt::format("pinned; {} tokens stay in all, beside the system prompt", pinned));
+                ? std::string("nothing to pin, because this policy evicts nothing")
+                : fmt::format(
+                      "pinned; {} tokens are pinned in total, in addition to the system prompt",
+                      pinned));
     } else if (name == "save") {
         need_file();
         conversation.save(argument);
@@ -336,7 +348,7 @@ void Chat::command(std::string_view line) {
         need_file();
         conversation.load(argument);
         last_.reset();
-        say(fmt::format("going on behind {}", answers(conversation.turns().size() / 2)));
+        say(fmt::format("continuing after {}", answers(conversation.turns().size() / 2)));
     } else if (name == "switch") {
         switch_to(argument);
     } else if (name == "exit" || name == "quit") {
@@ -344,9 +356,10 @@ void Chat::command(std::string_view line) {
     } else {
         std::vector<std::string> names;
         for (const ChatCommand &c : commands) names.push_back(fmt::format("/{}", c.name));
-        throw_error(ErrorKind::usage,
-                    "there is no command /{}{} (/help lists them, // begins a question with /)",
-                    printable(name, 40), did_you_mean(fmt::format("/{}", name), names));
+        throw_error(
+            ErrorKind::usage,
+            "unknown command /{}{} (/help lists all; a question that begins with / needs //)",
+            printable(name, 40), did_you_mean(fmt::format("/{}", name), names));
     }
 }
 

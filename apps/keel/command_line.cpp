@@ -1,4 +1,4 @@
-// The only file that uses CLI11. CLI11 assigns words to options and formats the help.
+// CLI11 assigns words to options and formats the help. This is the only file that uses CLI11.
 #include "command_line.hpp"
 
 #include <CLI/CLI.hpp>
@@ -8,7 +8,8 @@
 namespace keel::cli {
 namespace {
 
-// The part of an option's help between its names and its description: the value.
+// Returns the part of an option's help that describes its value. It is between the option's names
+// and its description.
 std::string help_of_value(const Command &command, const Option &option, bool is_required) {
     std::string text = option.value_name;
     if (option.takes_many) text += " ...";
@@ -29,7 +30,7 @@ CLI::Option *declare(CLI::App &app, const Option &option, bool is_required) {
     declared->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
     if (option.takes_many)
         declared->expected(1, CLI::detail::expected_max_vector_size)->allow_extra_args();
-    // CLI11 then reserves words for required arguments when an option takes many words.
+    // Because of this, CLI11 leaves words for the required arguments if an option takes many words.
     if (option.kind == Option::Kind::argument) declared->required(is_required);
     return declared;
 }
@@ -44,13 +45,14 @@ CommandLine read_command_line(const Command &program, const Words &words) {
         const Command *below = line.command->find_command(words[next]);
         if (below != nullptr) {
             line.command = below;
-        } else if (program.find_option(words[next]) != nullptr) { // "keel --help run"
+        } else if (program.find_option(words[next]) != nullptr) { // for example "keel --help run"
             line.words.push_back(words[next]);
         } else {
             break;
         }
     }
-    // 'keel ab --help' is about 'keel ab'.
+    // A group without a subcommand stands for its standard subcommand: 'keel ab FILE' means
+    // 'keel ab run FILE'.
     if (line.command->standard != nullptr && line.words.empty()) {
         line.command = line.command->standard;
         line.is_standard = true;
@@ -59,7 +61,7 @@ CommandLine read_command_line(const Command &program, const Words &words) {
                       words.end());
 
     CLI::App app;
-    app.set_help_flag(); // CLI11 should add no --help, because it is one of the command's own flags
+    app.set_help_flag(); // --help is one of the command's own flags, so CLI11 must not add another
     app.allow_extras();
     std::vector<std::pair<const Option *, const CLI::Option *>> all;
     for (const Option &option : line.command->options)

@@ -6,23 +6,25 @@
 
 namespace keel::cli {
 
-// A parsed command line: the command that it names, and the words that belong to each option.
-// Nothing is validated yet; usage.hpp does that.
+// A command line, divided into the command that it names and the words of each option. The values
+// are not checked yet; take_values() in usage.hpp checks them.
 struct CommandLine {
     const Command *command = nullptr;
     bool is_standard = false; // no subcommand was named, so `command` is the group's `standard`
-    Words words;              // after the command's name, as the user wrote them
-    std::map<const Option *, Words> values; // only options that are given; a flag's value is "true"
-    Words unknown;                          // words that belong to no option
-    bool lacks_value = false;               // the last word is an option without its value
+    Words words;              // the words after the command's name, as the user wrote them
+    // only options that were given; a flag has the value "true"
+    std::map<const Option *, Words> values;
+    Words unknown;            // words that belong to no option
+    bool lacks_value = false; // the last word is an option that needs a value
 };
 
-// The first words name the command. Each is a subcommand of the one before. If no subcommand
-// follows, `standard` of the last command is used, if it is set.
+// Divides a command line. The first words name the command: each word is a subcommand of the one
+// before. If no subcommand follows and the last command has a `standard` subcommand, the result is
+// this subcommand.
 CommandLine read_command_line(const Command &program, const Words &words);
 
-// The help of a command. If it has a `standard` subcommand, the help includes the options of that
-// subcommand.
+// Returns the help of a command. If the command has a `standard` subcommand, the help includes the
+// options of this subcommand.
 std::string help_text(const Command &command);
 
 } // namespace keel::cli

@@ -22,20 +22,21 @@ struct CompareArguments {
     std::optional<std::string> prompt;
     int64_t tokens = 0; // number of random tokens; 0: use the prompt
     int64_t steps = 8;
-    double bound = -1; // negative: the value of the table
+    double bound = -1; // negative: use the table of bounds
     std::string save;
     bool no_save = false, no_resync = false, json = false;
 };
 
-// "reference": the same pipeline, computed by the core's reference backend.
+// Returns the config of the second pipeline. "reference" means the first pipeline, computed by the
+// core's reference backend.
 pipeline::PipelineConfig second_config(const CompareArguments &a,
                                        const pipeline::PipelineConfig &first) {
     if (is_reference(a.against)) {
         if (!a.against_sets.empty())
-            throw_error(
-                ErrorKind::usage,
-                "--against-set goes with a second pipeline; the reference computes the first");
-        pipeline::PipelineConfig config = first; // a hybrid is refused below
+            throw_error(ErrorKind::usage,
+                        "--against-set needs a second pipeline, but 'reference' computes the first "
+                        "one; use --set, or another --against");
+        pipeline::PipelineConfig config = first; // run_compare() refuses a hybrid
         config.backend.plugin.value = reference_plugin()->id;
         config.backend.params.clear();
         config.backend.device.value = "auto";
@@ -50,7 +51,7 @@ std::vector<int32_t> prompt_ids(const CompareArguments &a, const Pipeline &pipel
     const std::string text = a.prompt ? *a.prompt : *pipeline.config().generation.prompt;
     if (a.prompt && pipeline.tokenizer() == nullptr)
         throw_error(ErrorKind::usage,
-                    "{}: the model has no tokenizer, --prompt needs one; --tokens does not",
+                    "{}: the model has no tokenizer, but --prompt needs one; use --tokens",
                     pipeline.source().path());
     if (a.tokens == 0 && !text.empty() && pipeline.tokenizer() != nullptr)
         return pipeline.tokenizer()->encode(text);
@@ -67,14 +68,14 @@ bool is_taken(const fs::path &folder) {
     return fs::exists(folder, error) && !fs::is_empty(folder, error);
 }
 
-// The folder for the inputs of the first op beyond its bound. An existing folder is never
-// overwritten.
+// Returns the folder for the inputs of the first op that is beyond its bound. Never returns an
+// existing folder, so that no file is overwritten.
 std::optional<fs::path> save_folder(const CompareArguments &a) {
     if (a.no_save) return std::nullopt;
     if (!a.save.empty()) {
         if (is_taken(a.save))
-            throw_error(ErrorKind::usage,
-                        "--save {}: something is there already; name a new folder", a.save);
+            throw_error(ErrorKind::usage, "--save {}: this path exists already; name a new folder",
+                        a.save);
         return fs::path(a.save);
     }
     constexpr int most = 1000;
@@ -83,24 +84,26 @@ std::optional<fs::path> save_folder(const CompareArguments &a) {
         if (!is_taken(folder)) return folder;
     }
     throw_error(ErrorKind::usage,
-                "keel-compare to keel-compare-{} are there already; name a folder with --save",
+                "the folders keel-compare to keel-compare-{} exist already; name another folder "
+                "with --save",
                 most);
 }
 
 int run_compare_command(const CompareArguments &a) {
     if (a.prompt && a.prompt->empty())
-        throw_error(ErrorKind::usage, "--prompt: expected a text, found none");
+        throw_error(ErrorKind::usage, "--prompt: expected a text, found an empty one");
     CompareOptions compare;
     compare.save = save_folder(a);
     const pipeline::PipelineConfig config = a.pipeline.load();
     const pipeline::PipelineConfig against = second_config(a, config);
     for (const pipeline::PipelineConfig *c : {&config, &against}) {
         if (!c->hybrid.is_given()) continue;
-        throw_error(ErrorKind::input,
-                    "{}: two pipelines are compared op by op, and a hybrid does one step's ops on "
-                    "several backends, or the steps on different ones; compare each of them alone: "
-                    "name it under 'backend', or with --set backend=NAME",
-                    to_string(c->hybrid.backends.where));
+        throw_error(
+            ErrorKind::input,
+            "{}: a hybrid cannot be compared op by op, because it runs ops on several backends; "
+            "compare each backend separately: name it under 'backend', or with --set "
+            "backend=NAME",
+            to_string(c->hybrid.backends.where));
     }
     PipelineOptions options;
     options.host = std::make_shared<HostServices>();
@@ -131,42 +134,44 @@ int run_compare_command(const CompareArguments &a) {
 void add_compare(Command &keel, Program &program) {
     Command &command = add_command(
         keel, program, "compare",
-        "Run two pipelines in step and report the first op whose numbers differ by more than they "
-        "may",
+        "Run two pipelines on the same tokens and report the first op whose results differ too "
+        "much",
         {{"keel compare models/tiny --against reference",
-          "the backend against the core's plain loops"},
+          "compares the backend with the core's reference code"},
          {"keel compare a.yaml --against b.yaml --prompt \"Once upon a time\" --steps 32", ""},
          {"keel compare models/tiny --weights q4_0 --against models/tiny --against-set "
           "model.weights=bf16",
           ""},
          {"keel compare my.yaml --against reference --json | jq .finding",
-          "null if every op is within its bound; the exit code says the same: 0, else 1"}});
+          "prints null if every op is within its bound (exit code 0, else 1)"}});
     auto a = std::make_shared<CompareArguments>();
     a->pipeline.add_to(command, ShortForms::pipeline);
     command
         .option("--against TARGET", a->against,
-                "'reference', or a second pipeline file or model folder")
+                "The second pipeline: a pipeline file, a model folder, or 'reference'")
         .required();
     command.option("--against-set KEY=VALUE", a->against_sets,
                    "Change a key of the second pipeline; can be repeated");
     command.option("-p,--prompt TEXT", a->prompt,
-                   "The text to compare over (default: the pipeline's, else 32 random tokens)");
-    command.option("--tokens N", a->tokens, "This many random tokens instead of a text")
+                   "The prompt (default: the prompt of the pipeline, else 32 random tokens)");
+    command.option("--tokens N", a->tokens, "Use N random tokens as the prompt")
         .range(1, 1 << 20)
         .excludes({"--prompt"});
-    command.option("--steps N", a->steps, "Tokens to decode after it, the second pipeline's choice")
+    command
+        .option("--steps N", a->steps,
+                "Decode N tokens after the prompt; the second pipeline chooses them")
         .shows_default();
     command
-        .option(
-            "--bound X", a->bound,
-            "Largest error for all ops (default: by op and dtype, see docs/reference/compare.md)")
+        .option("--bound X", a->bound,
+                "Allowed error of all ops (default: depends on op and dtype, see "
+                "docs/reference/compare.md)")
         .range(0, 1e6);
     command.option(
         "--save DIR", a->save,
         "New folder for the inputs of the first op beyond its bound (default: keel-compare)");
-    command.flag("--no-save", a->no_save, "Save nothing").excludes({"--save"});
+    command.flag("--no-save", a->no_save, "Do not save any inputs").excludes({"--save"});
     command.flag("--no-resync", a->no_resync,
-                 "Let errors add up: do not give the second's results to the first after each op");
+                 "Let errors add up: do not correct the first pipeline's results after each op");
     command.flag("--json", a->json, "Print one JSON object");
     command.action = [a] { return run_compare_command(*a); };
 }

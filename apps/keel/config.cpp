@@ -54,15 +54,16 @@ int check(const ConfigOptions &o) {
     return 0;
 }
 
-// The model's path relative to the new file's folder. If that has too many "..", the absolute path.
+// Returns the model's path relative to the new file's folder, or the absolute path if the relative
+// path has too many "..".
 std::string path_from(const fs::path &folder, const fs::path &model) {
     const fs::path relative = absolute_path(model).lexically_relative(absolute_path(folder));
     const auto parents = std::count(relative.begin(), relative.end(), fs::path(".."));
     return relative.empty() || parents > 2 ? absolute_path(model).string() : relative.string();
 }
 
-// The backend's name for the new file. It must be a backend. A path is made absolute, because the
-// place of the new file is unknown.
+// Checks that the given name is a backend, and returns its name for the new file. A path is made
+// absolute, because the new file may be moved.
 std::string checked_backend(const std::string &given) {
     if (is_reference(given)) return given;
     const std::string backend = is_plugin_path(given) ? absolute_path(given).string() : given;
@@ -75,7 +76,7 @@ std::string new_pipeline(const ConfigOptions &o) {
     const fs::path model = pipeline::model_folder(o.model);
     const auto source = open_model_source(model);
     const Fit fit = fit_to_memory(*source, memory_info());
-    // empty for a file name without a folder
+    // `parent` is empty for a file name without a folder.
     const fs::path parent = fs::path(o.output).parent_path();
     const fs::path folder = parent.empty() ? fs::path(".") : parent;
     std::vector<pipeline::InitValue> values = {
@@ -84,7 +85,8 @@ std::string new_pipeline(const ConfigOptions &o) {
         {"backend.plugin", backend, {}},
         {"kv.dtype", keel_dtype_name(fit.kv), fit.kv_note},
         {"policy.plugin", "none",
-         "'keel plugins list' shows the policies; with one that evicts, texts may grow beyond the "
+         "'keel plugins list' shows all policies; with one that evicts, texts may be longer than "
+         "the "
          "context."},
         {"strict", "false", {}},
         {"sampling.temperature", "0.7", {}},
@@ -98,12 +100,13 @@ std::string new_pipeline(const ConfigOptions &o) {
     return pipeline::init_yaml(values);
 }
 
-// Writes a new file. An existing file is never replaced, and a partly written file is removed.
+// Writes a new file. Never replaces an existing file. Removes a partly written file.
 void write_new(const std::string &path, const std::string &text) {
     const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (fd < 0 && errno == EEXIST)
         throw_error(ErrorKind::usage,
-                    "{}: is there already and stays as it is; choose another name with -o", path);
+                    "{}: the file exists already and is not replaced; choose another name with -o",
+                    path);
     if (fd < 0) throw_error(ErrorKind::input, "{}: cannot write: {}", path, std::strerror(errno));
     size_t done = 0;
     int error = 0;
@@ -129,7 +132,7 @@ int init(const ConfigOptions &o, const Program &program) {
     }
     write_new(o.output, text);
     if (!program.quiet)
-        console().message("keel: ", fmt::format("wrote {0}; try it: keel run {0}", o.output));
+        console().message("keel: ", fmt::format("wrote {0}; to run it: keel run {0}", o.output));
     return 0;
 }
 
@@ -142,30 +145,34 @@ void add_config(Command &keel, Program &program) {
 
     Command &showing =
         add_command(command, program, "show", "Print every key of a pipeline with its value",
-                    {{"keel config show configs/quickstart.yaml --origins", "and whence it came"},
+                    {{"keel config show configs/quickstart.yaml --origins",
+                      "also prints where each value was set"},
                      {"keel config show configs/quickstart.yaml --set policy=none", ""}});
     o->pipeline.add_to(showing, ShortForms::none);
-    showing.flag("--origins", o->origins, "Print after each value where it was set");
-    showing.flag("--json", o->json, "Print a JSON object: key to value and origin");
+    showing.flag("--origins", o->origins, "Print where each value was set");
+    showing.flag("--json", o->json, "Print a JSON object with the value and origin of each key");
     showing.action = [o] { return show(*o); };
 
     Command &checking =
         add_command(command, program, "check",
-                    "Check a pipeline: keys, plugins, parameters, model files; no weights are read",
+                    "Check the keys, plugins, parameters and model files of a pipeline, without "
+                    "reading weights",
                     {{"keel config check my.yaml",
-                      "exit code 0, or 2 and one line that names file, line and column"}});
+                      "exit code 0, or 2 with an error that names file, line and column"}});
     o->pipeline.add_to(checking, ShortForms::none);
     checking.flag("--json", o->json, "Print a JSON object");
     checking.action = [o] { return check(*o); };
 
     Command &writing = add_command(command, program, "init",
-                                   "Write a commented pipeline that fits the free memory",
+                                   "Write a pipeline file with comments that fits the free memory",
                                    {{"keel config init models/tiny -o my.yaml", ""},
                                     {"keel config init models/tiny | less", ""}});
     writing.argument("MODEL", o->model, "The folder of a model, or a GGUF file");
     writing.option("-o,--output FILE", o->output,
-                   "The new file; an existing one is never changed (default: standard output)");
-    writing.option("--backend NAME", o->backend, "Who computes, see 'keel plugins list'")
+                   "The new file; never replaces an existing file (default: standard output)");
+    writing
+        .option("--backend NAME", o->backend,
+                "The backend that computes; 'keel plugins list' shows all")
         .shows_default();
     writing.action = [o, &program] { return init(*o, program); };
 }

@@ -22,11 +22,12 @@ void check_weights(const pipeline::PipelineConfig &config, const Pipeline &pipel
     check_model_tensors(source);
     const keel_dtype weights = *config.model.weights;
     if (weights != KEEL_DTYPE_NONE && !can_be(source, weights)) {
-        throw_error(ErrorKind::input,
-                    "{}: {} stores {} values in a block, and rows of this model's weights are no "
-                    "multiple of that",
-                    to_string(config.model.weights.where), keel_dtype_name(weights),
-                    keel_dtype_block(weights));
+        throw_error(
+            ErrorKind::input,
+            "{}: {} stores {} values in a block, but the rows of this model's weights are not a "
+            "multiple of this; choose another model.weights",
+            to_string(config.model.weights.where), keel_dtype_name(weights),
+            keel_dtype_block(weights));
     }
     for (const auto &engine : pipeline.engines()) {
         LoadOptions load;
@@ -34,7 +35,7 @@ void check_weights(const pipeline::PipelineConfig &config, const Pipeline &pipel
         load.dtype = weights;
         load.weight_dtypes = engine->device().info().weight_dtypes;
         require_memory(weight_bytes(source, load).loaded, source.path(),
-                       "free some, or set model.weights to a smaller type (q8_0, q4_0)",
+                       "free some memory, or set model.weights to a smaller type (q8_0, q4_0)",
                        engine->memory());
     }
 }
@@ -44,10 +45,10 @@ void check_prompt(const pipeline::PipelineConfig &config, Pipeline &pipeline) {
     const auto tokens =
         static_cast<int64_t>(pipeline.tokenizer()->encode(*config.generation.prompt).size());
     if (tokens > pipeline.context()) {
-        throw_error(
-            ErrorKind::input,
-            "{}: the prompt has {} tokens, the context {}; shorten it or raise model.context",
-            to_string(config.generation.prompt.where), tokens, pipeline.context());
+        throw_error(ErrorKind::input,
+                    "{}: the prompt has {} tokens, but the context has {}; shorten the prompt, or "
+                    "raise model.context",
+                    to_string(config.generation.prompt.where), tokens, pipeline.context());
     }
 }
 
@@ -64,8 +65,8 @@ std::string types_text(const KvShape &kv) {
                                                         keel_dtype_name(kv.value_dtype));
 }
 
-// For example "f16 cache of up to 512 tokens at 12 KiB each". If the backends of a hybrid have
-// different types, all are listed with the backend's name.
+// Describes the cache, for example "f16 cache of up to 512 tokens at 12 KiB each". If the backends
+// of a hybrid have different types, lists all of them with the names of the backends.
 std::string cache_text(const Pipeline &pipeline) {
     const auto &engines = pipeline.engines();
     const auto same = [&](const auto &engine) {
@@ -75,7 +76,7 @@ std::string cache_text(const Pipeline &pipeline) {
                 bytes = format_bytes(pipeline.engines().kv_bytes_per_token());
     if (!std::all_of(engines.begin(), engines.end(), same)) {
         std::vector<std::string> of_each, bytes_of_each;
-        // a backend with several ranges of layers is listed once
+        // A backend with several ranges of layers is listed only once.
         for (const auto &engine : engines) {
             const std::string text =
                 fmt::format("{} on {}", types_text(engine->kv_shape), engine->name);

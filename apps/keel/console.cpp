@@ -17,7 +17,8 @@ constexpr auto first_bar = std::chrono::milliseconds(250);
 constexpr auto next_bar = std::chrono::milliseconds(50);
 constexpr std::string_view clear_line = "\r\x1b[K";
 
-// Writes all of the text; the system may take only a part at a time. Returns 0 or errno.
+// Writes the whole text, in several parts if the system takes only a part at a time. Returns 0 or
+// errno.
 int write_all(int fd, std::string_view text) noexcept {
     while (!text.empty()) {
         const ssize_t n = ::write(fd, text.data(), text.size());
@@ -78,7 +79,8 @@ void Console::end_line() noexcept {
 void Console::message(std::string_view head, std::string_view text, int colour) noexcept {
     const std::lock_guard lock(mutex_);
     clear_locked();
-    // If text on the same screen is in the middle of a line, the message starts a new line.
+    // If other text is in the middle of a line on the same screen, the message begins on a new
+    // line.
     if (line_open_ && out_is_terminal_ && err_is_terminal_) {
         write_err("\n");
         line_open_ = false;
@@ -128,14 +130,14 @@ void Console::progress(std::string_view what, uint64_t done, uint64_t total, Uni
     }
     const size_t width = columns();
     std::string line = fmt::format("{:<8}", what);
-    constexpr size_t cells = 24; // a fixed number, so that the bar does not jump
+    constexpr size_t cells = 24; // a fixed number, so that the length of the bar does not change
     if (line.size() + tail.size() + cells + 8 <= width) {
         const auto full = static_cast<size_t>(share * static_cast<double>(cells));
         line += fmt::format(" [{}{}]", std::string(full, '#'), std::string(cells - full, '.'));
     }
     line += tail;
     if (line.size() >= width) line.resize(width - 1);
-    // overwrite the line, then clear its rest, which avoids flicker
+    // Overwrites the old line and then clears the rest. This avoids flicker.
     write_err(std::string("\r") + line + "\x1b[K");
     bar_shown_ = true;
 }
@@ -152,7 +154,8 @@ void Console::clear_locked() noexcept {
 }
 
 Console &console() {
-    static auto *const one = new Console; // never destroyed, because plugins may log at exit
+    // never destroyed, because plugins may log while the program ends
+    static auto *const one = new Console;
     return *one;
 }
 

@@ -21,7 +21,7 @@ struct EvalArguments {
     TraceOption trace;
     bool no_bos = false, json = false;
     uint32_t batch = 1;
-    std::string against; // for kl
+    std::string against; // only for `kl`
     std::vector<std::string> against_sets;
 };
 
@@ -37,13 +37,12 @@ PipelineOptions pipeline_options(const pipeline::PipelineConfig &config,
 
 ScoringOptions scoring_options(const EvalArguments &a, const Pipeline &pipeline) {
     ScoringOptions options = a.scoring;
-    // If the user chose a context, it is also the window of the evaluation.
+    // If the user chose a context, it is also the length of the windows.
     const auto &chosen = pipeline.config().model.context;
     if (options.context == 0 && options.prefix == 0 && *chosen &&
         pipeline.policy_setup().keeps_all()) {
         if (**chosen < 2)
-            throw_error(ErrorKind::usage,
-                        "{}: expected 2 tokens or more to score a text in windows of, found {}",
+            throw_error(ErrorKind::usage, "{}: expected a window of at least 2 tokens, found {}",
                         to_string(chosen.where), **chosen);
         options.context = **chosen;
     }
@@ -83,7 +82,7 @@ int run_kl(const EvalArguments &a) {
     Pipeline first(config, pipeline_options(config, host, a.batch));
     Pipeline reference(against, pipeline_options(against, host, a.batch));
     console().clear_progress();
-    a.trace.watch(first); // a trace records one pipeline, the one that is evaluated
+    a.trace.watch(first); // a trace records only the evaluated pipeline
     const DivergenceReport report =
         measure_divergence(first, reference, text, scoring_options(a, first));
     console().clear_progress();
@@ -96,49 +95,49 @@ int run_kl(const EvalArguments &a) {
 }
 
 void add_scoring(Command &command, EvalArguments &a) {
-    command.option("--text FILE", a.text, "The text to score; '-': from standard input").required();
+    command.option("--text FILE", a.text, "The file with the text to score; '-': standard input")
+        .required();
     const auto number = [&](const char *spelling, int64_t &value, const char *doc) -> Option & {
         return command.option(spelling, value, doc).range(1, 1 << 30);
     };
     number("--window N", a.scoring.context,
-           "Tokens of a window (default: --context, else 512 or what the cache holds)");
+           "Length of a window in tokens (default: --context, else 512 or the cache's capacity)");
     number("--stride N", a.scoring.stride,
-           "Tokens from a window's start to the next (default: half)");
+           "Distance between the starts of windows, in tokens (default: half a window)");
     number("--max-tokens N", a.scoring.max_tokens,
            "Use only the first N tokens of the text (default: all)");
-    number("--prefix N", a.scoring.prefix,
-           "Instead of windows: prefill this many tokens, let the policy evict, then score what "
-           "follows")
+    number(
+        "--prefix N", a.scoring.prefix,
+        "Instead of windows: prefill N tokens, let the policy evict, then score the tokens after "
+        "them")
         .excludes({"--window", "--stride"})
         .needs({"--continuation"});
-    number("--continuation N", a.scoring.continuation, "Tokens to score after a prefix")
+    number("--continuation N", a.scoring.continuation, "Score N tokens after each prefix")
         .needs({"--prefix"});
     number("--places N", a.scoring.places,
-           "Score at most N places, spread evenly over the text (default: 32)")
+           "Use at most N prefixes, spread evenly over the text (default: 32)")
         .needs({"--prefix"});
     number("--step N", a.scoring.step,
-           "Tokens of a step; 1: as when text is written, so that the policy acts at each "
-           "(default: many, "
-           "or 1 after a prefix under a policy that goes on evicting)");
+           "Tokens of a step; 1: decode steps, so that the policy acts as in generation (default: "
+           "many, or 1 after a prefix if the policy keeps evicting)");
     command
         .option("--batch N", a.batch,
-                "Windows or places to score side by side, if steps have one token (default: 1)")
+                "Score N windows or prefixes together, if steps have one token (default: 1)")
         .range(1, Pipeline::most_batch);
     command.flag("--no-bos", a.no_bos,
-                 "Do not put the token that begins a text in front of each window");
-    command.flag("--json", a.json, "Print one JSON object, with each window or place");
+                 "Do not begin each window with the token that begins a text (BOS)");
+    command.flag("--json", a.json, "Print one JSON object, with all windows or prefixes");
 }
 
 void add_perplexity(Command &eval, Program &program) {
     Command &command = add_command(
-        eval, program, "perplexity",
-        "How well a pipeline predicts a text, over the cache as configured",
+        eval, program, "perplexity", "Measure how well a pipeline predicts a text",
         {{"keel eval perplexity models/tiny --text models/tiny/heldout.txt", ""},
          {"keel eval perplexity models/tiny --weights q4_0 --text story.txt --window 1024 --stride "
           "512",
           ""},
          {"keel eval perplexity my.yaml --text story.txt --prefix 1024 --continuation 128 --json",
-          "what a policy that evicts at the prompt's end does to what follows"}});
+          "measures the effect of an eviction on the tokens after it"}});
     auto a = std::make_shared<EvalArguments>();
     a->pipeline.add_to(command, ShortForms::pipeline);
     add_scoring(command, *a);
@@ -147,18 +146,17 @@ void add_perplexity(Command &eval, Program &program) {
 }
 
 void add_kl(Command &eval, Program &program) {
-    Command &command =
-        add_command(eval, program, "kl",
-                    "How far a pipeline's predictions are from a reference's, side by side",
-                    {{"keel eval kl models/tiny --weights q4_0 --against models/tiny --text "
-                      "models/tiny/heldout.txt",
-                      ""},
-                     {"keel eval kl window.yaml --against full.yaml --text story.txt --prefix 1024 "
-                      "--continuation 128",
-                      "a policy against the full cache"}});
+    Command &command = add_command(
+        eval, program, "kl", "Measure how much a pipeline's predictions differ from a reference's",
+        {{"keel eval kl models/tiny --weights q4_0 --against models/tiny --text "
+          "models/tiny/heldout.txt",
+          ""},
+         {"keel eval kl window.yaml --against full.yaml --text story.txt --prefix 1024 "
+          "--continuation 128",
+          "compares a policy with the full cache"}});
     auto a = std::make_shared<EvalArguments>();
     a->pipeline.add_to(command, ShortForms::pipeline);
-    command.option("--against TARGET", a->against, "The reference: a second pipeline file or model")
+    command.option("--against TARGET", a->against, "The reference: a pipeline file or a model")
         .required();
     command.option("--against-set KEY=VALUE", a->against_sets,
                    "Change a key of the reference; can be repeated");
@@ -171,7 +169,7 @@ void add_kl(Command &eval, Program &program) {
 
 void add_eval(Command &keel, Program &program) {
     Command &eval =
-        keel.add_command("eval", "How good a pipeline's predictions are, on a text of yours");
+        keel.add_command("eval", "Measure how well a pipeline predicts a text; show eviction logs");
     add_perplexity(eval, program);
     add_kl(eval, program);
     add_eval_log(eval, program);

@@ -22,7 +22,7 @@ struct LogArguments {
 int run_log(const LogArguments &a, const Program &program) {
     if (!a.html.empty()) require_own_page(a.html, "--html", log_html_mark, "keel eval log");
     const LogHistory history = read_eviction_log(a.file);
-    const std::string text = log_text(history, a.view); // checks the view
+    const std::string text = log_text(history, a.view); // throws if the view is invalid
     if (!a.html.empty()) {
         write_whole_file(a.html, log_html(history, a.view));
         if (!program.quiet)
@@ -40,19 +40,20 @@ int run_log(const LogArguments &a, const Program &program) {
 
 void add_eval_log(Command &eval, Program &program) {
     Command &command = add_command(
-        eval, program, "log", "What a policy evicted: sums up an eviction log and draws it",
+        eval, program, "log", "Show which tokens a policy evicted, from an eviction log",
         {{"keel run my.yaml --set policy.log=e.jsonl --set policy.log_positions=true",
-          "writes one"},
+          "writes an eviction log"},
          {"keel eval log e.jsonl", ""},
          {"keel eval log e.jsonl --layer 3 --html evictions.html",
-          "each head of layer 3, and a page that opens offline"}});
+          "draws each head of layer 3, and writes an HTML page"}});
     auto a = std::make_shared<LogArguments>();
-    command.argument("FILE", a->file, "The log that policy.log named");
-    command.option("--html OUT", a->html, "Write a page with all pictures, too");
-    command.flag("--json", a->json, "Print the sums as one JSON object");
-    command.option("--sequence N", a->view.sequence, "Draw this sequence (default: the longest)");
-    command.option("--layer N", a->view.layer, "Draw this layer, each head by itself");
-    command.option("--head N", a->view.head, "Draw this head");
+    command.argument("FILE", a->file, "The eviction log: the file that policy.log named");
+    command.option("--html OUT", a->html, "Also write an HTML page with all drawings");
+    command.flag("--json", a->json, "Print the totals as one JSON object");
+    command.option("--sequence N", a->view.sequence,
+                   "Draw sequence N (default: the one with the most evictions)");
+    command.option("--layer N", a->view.layer, "Draw each head of layer N");
+    command.option("--head N", a->view.head, "Draw only head N");
     command.action = [a, &program] { return run_log(*a, program); };
 }
 

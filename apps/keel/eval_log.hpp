@@ -4,7 +4,7 @@
 
 namespace keel::cli {
 
-// `keel eval log`.
+// Adds the command `keel eval log`.
 void add_eval_log(Command &eval, Program &program);
 
 } // namespace keel::cli

@@ -29,15 +29,15 @@ struct InspectOptions {
     bool verify = false, json = false, tensors = false;
 };
 
-// The facts of a model that can be found without reading its weights.
+// The facts about a model that are known without reading its weights.
 struct Report {
     std::shared_ptr<const ModelSource> source;
-    std::vector<std::string> unused; // tensors that Keel does not use
+    std::vector<std::string> unused; // tensors of the files that Keel does not use
     std::unique_ptr<Tokenizer> tokenizer;
-    std::string tokenizer_error; // the reason why there is no tokenizer
+    std::string tokenizer_error; // the reason if there is no tokenizer
     MemoryInfo memory;
-    MemoryNeed need;                           // for stored weights, f16 cache and full context
-    std::map<std::string, TensorSum> by_dtype; // keys are the dtype names of the files
+    MemoryNeed need; // with the stored weights, an f16 cache and the full context
+    std::map<std::string, TensorSum> by_dtype; // key: the name of the dtype in the files
 };
 
 Report make_report(const InspectOptions &o) {
@@ -76,10 +76,12 @@ void add_architecture(Rows &rows, const Report &r) {
         {"attention", fmt::format("{} heads of {} on {} key/value heads{}{}", m.heads, m.head_dim,
                                   m.kv_heads, window.empty() ? "" : ", ", window)});
     if (const auto facts = architecture_facts(m); !facts.empty())
-        rows.push_back({"beside Llama", fmt::format("{}", fmt::join(facts, ", "))});
-    rows.push_back({"parameters",
-                    fmt::format("{}{}", count_text(m.parameter_count()),
-                                m.tied_embeddings ? " (input and output embedding are one)" : "")});
+        rows.push_back({"unlike Llama", fmt::format("{}", fmt::join(facts, ", "))});
+    rows.push_back(
+        {"parameters",
+         fmt::format("{}{}", count_text(m.parameter_count()),
+                     m.tied_embeddings ? " (input and output embedding are the same tensor)"
+                                       : "")});
     rows.push_back({"context", fmt::format("{} tokens", m.max_positions)});
     rows.push_back({"rope", rope_text(m)});
 }
@@ -97,15 +99,15 @@ void add_files(Rows &rows, const Report &r) {
                                     sum.elements, format_bytes(sum.bytes))});
         first = false;
     }
-    // No device was queried. So this lists the conversions of all devices, and those of devices
-    // that do not take the type.
+    // No device was queried. So the rows list the conversions that all devices need, and the
+    // conversions that only devices without the type need.
     for (const Conversion &c : r.source->conversions(KEEL_DTYPE_NONE, all_weight_dtypes))
         rows.push_back({"", conversion_text(c) + " when the model is loaded"});
     for (const Conversion &c : sometimes_converted(*r.source))
         rows.push_back(
-            {"", "on a backend that does not take " + c.from + ", " + conversion_text(c)});
+            {"", "on a backend that does not support " + c.from + ", " + conversion_text(c)});
     if (!r.unused.empty())
-        rows.push_back({"", fmt::format("{} of them are used by nothing, e.g. {}", r.unused.size(),
+        rows.push_back({"", fmt::format("{} of them are not used, for example {}", r.unused.size(),
                                         printable(r.unused.front(), 80))});
 }
 
@@ -119,10 +121,11 @@ void add_tokenizer(Rows &rows, const Report &r) {
                                              info.kind, info.ordinary_tokens, info.merges,
                                              info.special_tokens, info.added_tokens)});
     const std::optional<int32_t> bos = r.tokenizer->bos_id();
-    std::string marks = !bos ? "no token begins a text" : fmt::format("begins with {}", *bos);
+    std::string marks =
+        !bos ? "no token begins a text" : fmt::format("a text begins with {}", *bos);
     if (bos && !r.tokenizer->adds_bos()) marks += " only if the text is empty";
     marks += r.tokenizer->end_ids().empty()
-                 ? ", no token ends one"
+                 ? ", no token ends a text"
                  : fmt::format(", ends with {}", fmt::join(r.tokenizer->end_ids(), " or "));
     rows.push_back({"", marks});
 }
@@ -151,7 +154,7 @@ void add_memory(Rows &rows, const Report &r) {
     if (r.memory.total == 0) return;
     std::string verdict =
         fmt::format("{} available ({}): ", format_bytes(r.memory.available), r.memory.limited_by);
-    verdict += fits(r) ? "fits" : "does not fit; 'keel config init' chooses what does";
+    verdict += fits(r) ? "fits" : "does not fit; 'keel config init' chooses settings that fit";
     rows.push_back({"", verdict});
 }
 
@@ -205,7 +208,7 @@ Json architecture_json(const ModelConfig &m) {
             {"eos_ids", m.eos_ids}};
 }
 
-// The number of layers that keep only the tokens of their window. null if there is no such layer.
+// The number of layers that keep only the tokens of a window. null if there are none.
 Json layer_split_json(const LayerSplit &split) {
     if (split.window() == 0) return nullptr;
     return {{"window", split.window()},
@@ -284,8 +287,8 @@ struct Verification {
     double seconds = 0;
 };
 
-// Reads every weight, on all processors. Throws Interrupted after a Ctrl-C, and Error(input) for a
-// tensor of a type that Keel cannot compute with.
+// Reads every weight, with all processors. Throws Interrupted after a Ctrl-C. Throws Error(input)
+// for a tensor with a dtype that Keel does not support.
 Verification verify_weights(const ModelSource &source) {
     const auto start = std::chrono::steady_clock::now();
     HostServices host;
@@ -325,14 +328,14 @@ Json verify_json(const Verification &v, const ModelSource &source) {
             {"bad", std::move(bad)}};
 }
 
-// Prints an error line for each damaged tensor, at most ten.
+// Prints an error line for each damaged tensor, but at most ten.
 void report_bad(const Verification &v) {
     constexpr size_t shown = 10;
     for (size_t i = 0; i < v.bad.size() && i < shown; ++i) {
         const BadTensor &t = v.bad[i];
         console().message("keel: error: ",
-                          fmt::format("{}: tensor '{}': {} of {} values are not finite, the first "
-                                      "at [{}]; get the file again",
+                          fmt::format("{}: tensor '{}': {} of {} values are not finite (the first "
+                                      "at [{}]); download the file again",
                                       printable(t.file, 300), printable(t.name), t.not_finite,
                                       t.elements, fmt::join(t.first_index, ", ")),
                           31);
@@ -374,18 +377,16 @@ int inspect(const InspectOptions &o) {
 } // namespace
 
 void add_inspect(Command &keel, Program &program) {
-    Command &command =
-        add_command(keel, program, "inspect",
-                    "Say what a model is, what it needs, and whether its files are sound",
-                    {{"keel inspect models/tiny", ""},
-                     {"keel inspect models/tiny --verify",
-                      "reads every weight; exit code 1 if one is not finite"},
-                     {"keel inspect models/tiny --json | jq .kv_bytes_per_token.f16", ""}});
+    Command &command = add_command(
+        keel, program, "inspect", "Show a model's sizes and memory, and check its files",
+        {{"keel inspect models/tiny", ""},
+         {"keel inspect models/tiny --verify",
+          "reads every weight; exit code 1 if one is not finite"},
+         {"keel inspect models/tiny --json | jq .kv_bytes_per_token.f16", ""}});
     auto o = std::make_shared<InspectOptions>();
     command.argument("MODEL", o->model, "The folder of a model, or a GGUF file");
-    command.flag("--verify", o->verify,
-                 "Read every weight and look for values that are not finite");
-    command.flag("--tensors", o->tensors, "List the tensors: name, type, shape, size");
+    command.flag("--verify", o->verify, "Read every weight and check that all values are finite");
+    command.flag("--tensors", o->tensors, "List all tensors with name, type, shape and size");
     command.flag("--json", o->json, "Print a JSON object");
     command.action = [o] { return inspect(*o); };
 }

@@ -35,8 +35,8 @@ InterruptGuard::InterruptGuard(HostServices &host) {
 }
 
 InterruptGuard::~InterruptGuard() {
-    // The handler stays installed. A later Ctrl-C finds nothing to cancel and ends the program with
-    // the same code.
+    // The handler stays installed. If there is no work to cancel, a later Ctrl-C ends the program
+    // with the same exit code.
     asked_host = nullptr;
 }
 

@@ -4,13 +4,13 @@
 
 namespace keel::cli {
 
-// Thrown when work stops because of Ctrl-C.
+// Thrown if work stops because of Ctrl-C.
 struct Interrupted {};
-inline constexpr int interrupted_code = 130; // 128 + SIGINT, as in shells
+inline constexpr int interrupted_code = 130; // exit code 128 + SIGINT, as in shells
 
-// While this object exists, the first Ctrl-C only requests a stop: interrupted() and the host's
-// cancelled() become true. The second Ctrl-C ends the process at once. Only one object may exist at
-// a time.
+// While this object exists, the first Ctrl-C only asks for a stop: interrupted() and the host's
+// cancelled() then return true. The second Ctrl-C ends the process immediately. Only one such
+// object may exist at a time.
 class InterruptGuard {
   public:
     explicit InterruptGuard(HostServices &host);
@@ -19,14 +19,15 @@ class InterruptGuard {
     InterruptGuard &operator=(const InterruptGuard &) = delete;
 };
 
+// True after a Ctrl-C.
 bool interrupted() noexcept;
-// The interrupted work has ended, so the next Ctrl-C counts as the first again. For programs that
-// continue, such as a chat.
+// Call this when the interrupted work has ended: the next Ctrl-C then counts as the first. For
+// commands that continue after it, such as a chat.
 void clear_interrupt(HostServices &host) noexcept;
-// Throws Interrupted after a Ctrl-C. For progress callbacks.
+// Throws Interrupted after a Ctrl-C. Progress callbacks call it.
 void check_interrupt();
-// The progress callback of most commands. It draws the bar of console() and stops the work after a
-// Ctrl-C.
+// The progress callback of most commands. Draws the progress bar of console(). Throws Interrupted
+// after a Ctrl-C.
 void show_progress(const char *stage, uint64_t done, uint64_t total);
 
 } // namespace keel::cli

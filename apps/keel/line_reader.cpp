@@ -26,7 +26,7 @@ namespace fs = std::filesystem;
 
 constexpr size_t longest_line = size_t{1} << 20;
 constexpr int history_lines = 1000;
-constexpr int moment_ms = 100; // the longest delay until a Ctrl-C is noticed
+constexpr int moment_ms = 100; // longest delay before a Ctrl-C is noticed
 
 // Waits for input. Returns false after a Ctrl-C.
 bool wait_for_input() {
@@ -40,15 +40,15 @@ bool wait_for_input() {
     }
 }
 
-// Reads one character in the locale's encoding. The editor's own function would not return on
-// Ctrl-C.
+// Reads one character in the locale's encoding. The editor's own function is not used, because it
+// does not return on Ctrl-C.
 int read_character(EditLine *, wchar_t *out) {
     std::mbstate_t state{};
     for (;;) {
         char byte = 0;
         try {
             if (!wait_for_input()) return -1;
-        } catch (...) { // exceptions must not pass through the editor, which is C code
+        } catch (...) { // an exception must not pass through the editor, which is C code
             return -1;
         }
         const ssize_t n = ::read(STDIN_FILENO, &byte, 1);
@@ -56,7 +56,8 @@ int read_character(EditLine *, wchar_t *out) {
         if (n < 0 && errno == EINTR) continue;
         if (n < 0) return -1;
         const size_t used = std::mbrtowc(out, &byte, 1, &state);
-        if (used == static_cast<size_t>(-2)) continue; // the character has more bytes
+        // the bytes so far are only a part of the character
+        if (used == static_cast<size_t>(-2)) continue;
         if (used == static_cast<size_t>(-1)) {
             *out = L'?';
             return 1;
@@ -72,8 +73,8 @@ fs::path state_folder() {
     return {};
 }
 
-// The path of the history file. The file is created if it does not exist, readable only by the
-// user. Returns an empty path if that fails; the chat then has no history.
+// Returns the path of the history file. Creates the file if it does not exist; only the user can
+// read it. Returns an empty path if this fails; the chat then has no history.
 std::string history_file(const std::string &name) {
     const fs::path folder = state_folder();
     if (name.empty() || folder.empty()) return {};
@@ -90,8 +91,8 @@ std::string history_file(const std::string &name) {
     return is_own ? path : std::string();
 }
 
-// Sets the character encoding of the locale, so that letters beyond ASCII can be edited. The number
-// format is not changed.
+// Sets the character encoding of the locale, so that users can type letters that are not ASCII.
+// Does not change the format of numbers.
 void choose_encoding() {
     std::setlocale(LC_CTYPE, "");
     if (std::strcmp(::nl_langinfo(CODESET), "UTF-8") != 0) std::setlocale(LC_CTYPE, "C.UTF-8");
@@ -119,7 +120,7 @@ struct LineReader::Editor {
         ::el_set(line, EL_HIST, ::history, history);
         ::el_set(line, EL_GETCFN, &read_character);
         ::el_set(line, EL_SIGNAL, 0);
-        // Keys that users know from shells, in addition to the editor's own.
+        // Key bindings that users know from shells, in addition to the editor's own.
         ::el_set(line, EL_BIND, "^R", "em-inc-search-prev", nullptr);
         ::el_set(line, EL_BIND, "\\e[3~", "ed-delete-next-char", nullptr);
         ::el_set(line, EL_BIND, "\\e[H", "ed-move-to-beg", nullptr);
@@ -160,7 +161,7 @@ std::optional<std::string> LineReader::next(const std::string &prompt) {
     int count = 0;
     const char *text = ::el_gets(editor_->line, &count);
     if (interrupted()) {
-        console().out("\n"); // ends the prompt's line
+        console().out("\n"); // ends the line of the prompt
         throw Interrupted{};
     }
     if (text == nullptr || count <= 0) return std::nullopt;
@@ -181,7 +182,7 @@ std::optional<std::string> LineReader::next_plain() {
         }
         if (at_end_) return std::nullopt;
         if (pending_.size() > longest_line)
-            throw_error(ErrorKind::input, "standard input: a line of more than {} KiB",
+            throw_error(ErrorKind::input, "standard input: a line has more than {} KiB, the limit",
                         longest_line >> 10);
         if (!wait_for_input()) throw Interrupted{};
         char piece[65536];

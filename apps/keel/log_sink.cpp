@@ -12,7 +12,8 @@ namespace keel::cli {
 namespace {
 
 class ConsoleSink final
-    : public spdlog::sinks::base_sink<spdlog::details::null_mutex> { // the console has its own lock
+    // no mutex: the console has its own lock
+    : public spdlog::sinks::base_sink<spdlog::details::null_mutex> {
     void sink_it_(const spdlog::details::log_msg &message) override {
         const std::string_view text(message.payload.data(), message.payload.size());
         switch (message.level) {

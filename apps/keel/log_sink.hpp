@@ -4,7 +4,8 @@
 
 namespace keel::cli {
 
-// Lets keel::log() write to standard error: "keel: warning: ...", in yellow on a terminal.
+// Makes keel::log() write to standard error, for example "keel: warning: ...", in yellow on a
+// terminal.
 void install_log_sink(const Program &program);
 
 } // namespace keel::cli

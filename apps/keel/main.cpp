@@ -12,7 +12,7 @@
 #include <new>
 
 #ifndef KEEL_VERSION
-#error "KEEL_VERSION is the project's version, from CMake"
+#error "define KEEL_VERSION as the project's version; CMake does it"
 #endif
 
 namespace keel::cli {
@@ -29,11 +29,12 @@ void describe(Command &keel, Program &program) {
     keel.footer =
         "First steps, in " + data_folder().value_or("a clone of the repository") +
         ":\n"
-        "  keel run configs/quickstart.yaml              a small model tells a story\n"
-        "  keel run models/tiny -p \"Once upon a time\"    the same without a pipeline file\n"
-        "  keel config init models/tiny -o my.yaml       a commented pipeline to change\n"
+        "  keel run configs/quickstart.yaml              writes a story with a small model\n"
+        "  keel run models/tiny -p \"Once upon a time\"    does the same without a pipeline file\n"
+        "  keel config init models/tiny -o my.yaml       writes a pipeline file with comments\n"
         "\nDocumentation: docs/README.md lists all pages\n"
-        "\nExit codes: 0 done, 1 the run failed, 2 the request was wrong, 3 worse than allowed "
+        "\nExit codes: 0 success, 1 failure during the run, 2 wrong command line or file, 3 worse "
+        "than allowed "
         "(ab compare), 130 interrupted.";
     keel.flag("--version", program.version, "Show the version");
     keel.action = [&keel, &program] {
@@ -64,17 +65,19 @@ int run_action(const Command &command) {
     } catch (const Interrupted &) {
         return report_interrupt();
     } catch (const Error &e) {
-        // Work that a Ctrl-C cancelled, such as a weight upload, may fail with an error of its own.
+        // Work that a Ctrl-C interrupts, such as an upload of weights, may fail with an error of
+        // its own.
         if (interrupted()) return report_interrupt();
         return report(e.what(), e.exit_code());
     } catch (const std::bad_alloc &) {
-        return report("out of memory; a smaller model.weights (q8_0, q4_0), kv.dtype or "
-                      "model.context needs less",
+        return report("out of memory; use a smaller model.weights (q8_0, q4_0), kv.dtype or "
+                      "model.context",
                       usage_error);
     } catch (const std::exception &e) {
-        return report(std::string("unexpected: ") + e.what() + "; please report this", failed);
+        return report(std::string("unexpected error: ") + e.what() + "; please report this",
+                      failed);
     } catch (...) {
-        return report("unexpected: an exception of unknown type; please report this", failed);
+        return report("unexpected error of unknown type; please report this", failed);
     }
 }
 
@@ -82,9 +85,9 @@ int run(int argc, char **argv) {
     Program program;
     Command keel(
         "keel",
-        "Runs Llama-family language models. Backends and KV-cache policies are plugins, a YAML "
-        "pipeline names them.",
-        "Show this help; 'keel COMMAND --help' tells about a command");
+        "Runs Llama-family language models. Backends and KV-cache policies are plugins; a YAML "
+        "pipeline file selects them.",
+        "Show this help; 'keel COMMAND --help' shows the help of a command");
     describe(keel, program);
     const CommandLine line = read_command_line(keel, {argv + 1, argv + argc});
     try {
@@ -104,7 +107,8 @@ int run(int argc, char **argv) {
 } // namespace keel::cli
 
 int main(int argc, char **argv) {
-    std::signal(SIGPIPE, SIG_IGN); // writing to a closed pipe then fails, see OutputClosed
+    // so that a write to a closed pipe fails instead (see OutputClosed)
+    std::signal(SIGPIPE, SIG_IGN);
     try {
         return keel::cli::run(argc, argv);
     } catch (const keel::cli::OutputClosed &) {

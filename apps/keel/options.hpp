@@ -15,9 +15,9 @@ namespace keel::cli {
 
 using Words = std::vector<std::string>;
 
-// Declares one flag ("--json"), option ("-o,--output DIR") or argument ("TARGET") of a command:
-// its names, what it accepts, its help, and what happens to its value.
-// The setters below return the option, so that a declaration is one expression.
+// Declares one flag ("--json"), option ("-o,--output DIR") or argument ("TARGET") of a command: its
+// names, its allowed values, its help, and what happens with its value. The setters below return
+// the option, so that a declaration can be one expression.
 struct Option {
     enum class Kind { flag, option, argument };
     enum class Repeat { once, last_counts, all_count };
@@ -26,15 +26,17 @@ struct Option {
     };
 
     Kind kind;
-    Words names; // "-o", "--output"; for an argument "TARGET"
+    Words names; // for example "-o", "--output"; for an argument "TARGET"
     std::string value_name, doc, group_name = "Options";
-    std::string accepts; // "an integer"; empty: any text
+    std::string accepts; // the kind of value, for example "an integer"; empty: any text
     bool is_required = false, takes_many = false, splits_at_commas = false;
     Repeat repeat = Repeat::once;
     std::optional<Range> bounds;
-    Words choices, needed, excluded; // excluded: applies in both directions
-    std::string initial;             // the value before the command line is read, as text
-    // stores one value; returns false if it does not match `accepts`
+    // `needed`: the other options that must be given too. `excluded`: the options that must not be
+    // given too; this applies in both directions.
+    Words choices, needed, excluded;
+    std::string initial; // default value as text
+    // Stores one value. Returns false if the value does not match `accepts`.
     std::function<bool(const std::string &)> take;
 
     const std::string &name() const { return names.back(); } // the long name
@@ -44,10 +46,10 @@ struct Option {
     Option &required();
     Option &optional();
     Option &many();        // takes all words up to the next option
-    Option &last_counts(); // if given twice, the last value counts
+    Option &last_counts(); // if the option is given twice, the last value counts
     Option &range(double low, double high);
-    Option &one_of(Words words); // the help lists the words
-    Option &shows_default();     // the help ends with "(default: ...)"
+    Option &one_of(Words words); // allows only these words; the help lists them
+    Option &shows_default();     // adds "(default: ...)" to the help
     Option &needs(Words options);
     Option &excludes(Words options);
 };
@@ -88,15 +90,15 @@ template <typename T> bool read_word(const std::string &word, T &value) {
 
 } // namespace detail
 
-// Declares a command: its options, its subcommands, and its action. parse_command_line() fills the
-// variables that the options are bound to. Then `action` runs.
+// Declares a command: its options, its subcommands, and its action. First, take_values() stores the
+// values of the options in the variables that the options are bound to. Then `action` runs.
 struct Command {
     std::string name, doc, footer;
     const Command *parent = nullptr;
-    std::list<Option> options; // the first one is --help
+    std::list<Option> options; // the first option is --help
     std::list<Command> commands;
-    const Command *standard = nullptr; // runs if none of `commands` is named
-    // returns the exit code; empty: the command only has subcommands
+    const Command *standard = nullptr; // runs if the user names none of `commands`
+    // Returns the exit code. Empty if the command only has subcommands.
     std::function<int()> action;
 
     Command(std::string called, std::string about, std::string help_doc = "Show this help");
@@ -105,9 +107,10 @@ struct Command {
 
     Command &add_command(std::string called, std::string about);
 
-    // Stores the option's value in `value`: a text, a number, an optional of one, or a list. A list
-    // of texts takes one value each time the option is given. A list of numbers is also split at
-    // commas. `spelling`: the names, and the name of the value in the help, "-o,--output DIR".
+    // Declares an option whose value is stored in `value`: a text, a number, an optional, or a
+    // list. A list of texts gets one value each time the option is given. A list of numbers is also
+    // split at commas. `spelling` has the names of the option and the name of its value in the
+    // help, for example "-o,--output DIR".
     template <typename T>
     requires(!std::is_invocable_v<T &, const std::string &>) Option &option(
         std::string_view spelling, T &value, std::string about) {
@@ -115,16 +118,16 @@ struct Command {
     }
     Option &option(std::string_view spelling, std::function<void(const std::string &)> take,
                    std::string about);
-    // Required, unless .optional() follows.
+    // Declares an argument. It is required, unless .optional() follows.
     template <typename T> Option &argument(std::string_view called, T &value, std::string about) {
         return bind(declare(Option::Kind::argument, called, std::move(about)), value);
     }
-    // Sets `value` to `to`.
+    // Declares a flag that sets `value` to `to`.
     Option &flag(std::string_view spelling, bool &value, std::string about, bool to = true);
     Option &flag(std::string_view spelling, std::function<void()> take, std::string about);
 
-    // For example "keel ab compare". A standard subcommand has its parent's name, because the user
-    // may leave its own name out.
+    // Returns for example "keel ab compare". A standard subcommand has the name of its parent,
+    // because the user may omit the name of the subcommand.
     std::string full_name() const;
     const Option &help() const { return options.front(); }
     const Option *find_option(std::string_view called) const;

@@ -20,7 +20,8 @@ void require_own_page(const std::string &path, std::string_view option, std::str
         if (begin.find(mark) != std::string::npos) return;
     }
     throw_error(ErrorKind::usage,
-                "{} {}: something is there already that is no page of '{}'; it is not replaced",
+                "{} {}: expected a new file or a page of '{}', found another file; it is not "
+                "replaced, choose another name",
                 option, printable(path, 200), command);
 }
 

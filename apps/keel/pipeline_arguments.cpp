@@ -27,22 +27,23 @@ void PipelineArguments::add_text_forms(Command &command) {
     const auto add = [&](const char *spelling, const char *key, const char *doc) {
         add_form(command, spelling, key, doc);
     };
-    add("-n,--max-tokens N", "generation.max_tokens", "Most tokens to write");
+    add("-n,--max-tokens N", "generation.max_tokens", "Write at most N tokens");
     add("--temperature X", "sampling.temperature",
-        "Higher is more varied; 0: always the most likely token");
-    add("--top-k N", "sampling.top_k", "Draw from this many of the most likely tokens; 0: all");
+        "Randomness: higher values give more varied text; 0: always the most likely token");
+    add("--top-k N", "sampling.top_k", "Draw only from the N most likely tokens; 0: from all");
     add("--top-p X", "sampling.top_p",
-        "Draw from the most likely tokens that have this probability together");
+        "Draw only from the most likely tokens whose probabilities sum up to X");
     add("--min-p X", "sampling.min_p",
-        "Drop tokens below this share of the likeliest one's probability");
+        "Never draw tokens with less than X times the highest probability");
     add("--repetition-penalty X", "sampling.repetition_penalty",
-        "Above 1: repeat tokens of the text less often");
-    add("--seed N", "sampling.seed", "The same seed writes the same text");
+        "Above 1: repeat earlier tokens less often");
+    add("--seed N", "sampling.seed", "Random seed; the same seed gives the same text");
     const auto be_greedy = [this] {
         short_forms_.emplace_back("sampling.temperature=0");
         greedy_ = true;
     };
-    command.flag("--greedy", be_greedy, "Short for --temperature 0: nothing is drawn")
+    command
+        .flag("--greedy", be_greedy, "Always take the most likely token; short for --temperature 0")
         .excludes({"--temperature", "--top-k", "--top-p", "--min-p", "--seed"})
         .group(forms_group);
 }
@@ -51,20 +52,25 @@ void PipelineArguments::add_pipeline_forms(Command &command) {
     const auto add = [&](const char *spelling, const char *key, const char *doc) {
         add_form(command, spelling, key, doc);
     };
-    add("--backend NAME", "backend.plugin", "Who computes, see 'keel plugins list'");
+    add("--backend NAME", "backend.plugin",
+        "The backend that computes; 'keel plugins list' shows all");
     add("--device WHICH", "backend.device",
-        "Device of the backend: an index, part of its name or vendor, or a type");
-    add("--threads N", "backend.params.threads", "Threads of the backend (a parameter of cpu)");
-    add("--weights TYPE", "model.weights", "Keep weights as f32, f16, bf16, q8_0 or q4_0");
-    add("-c,--context N", "model.context", "Longest sequence, prompt included");
-    add("--kv-dtype TYPE", "kv.dtype", "Keep the KV cache as f32, f16, bf16, q8_0 or q4_0");
-    add("--kv-max-mib MIB", "kv.max_mib", "Hard cap of the KV cache");
-    add("--policy NAME", "policy.plugin", "What the KV cache forgets, see 'keel plugins list'");
-    add("--budget N", "policy.budget.tokens", "Tokens that an eviction leaves");
-    add("--sinks N", "policy.protect.prefix",
-        "How many first tokens are never evicted (default: 4)");
+        "Device of the backend: its index, a part of its name or vendor, or its type");
+    add("--threads N", "backend.params.threads",
+        "Number of threads; only for backends with this parameter, such as cpu");
+    add("--weights TYPE", "model.weights", "Convert the weights to f32, f16, bf16, q8_0 or q4_0");
+    add("-c,--context N", "model.context", "Longest sequence in tokens, including the prompt");
+    add("--kv-dtype TYPE", "kv.dtype", "Type of the KV cache: f32, f16, bf16, q8_0 or q4_0");
+    add("--kv-max-mib MIB", "kv.max_mib", "Fixed limit for the memory of the KV cache");
+    add("--policy NAME", "policy.plugin",
+        "The policy that evicts from the KV cache; 'keel plugins list' shows all");
+    add("--budget N", "policy.budget.tokens",
+        "Budget of the policy: evictions leave N tokens in the cache");
+    add("--sinks N", "policy.protect.prefix", "Never evict the first N tokens (default: 4)");
     const auto be_strict = [this] { short_forms_.emplace_back("strict=true"); };
-    command.flag("--strict", be_strict, "An op that the backend lacks is an error")
+    command
+        .flag("--strict", be_strict,
+              "Fail if an op cannot run on the backend, instead of using a fallback")
         .group(forms_group);
 }
 
@@ -73,7 +79,7 @@ void PipelineArguments::add_to(Command &command, ShortForms short_forms) {
                      "A pipeline file (.yaml), the folder of a model, or a GGUF file");
     command.option(
         "--set KEY=VALUE", sets_,
-        "Change a key of the pipeline, e.g. policy.budget.tokens=64; can be repeated; see "
+        "Change a key of the pipeline, for example policy.budget.tokens=64; can be repeated; see "
         "docs/reference/config.md");
     if (short_forms == ShortForms::all) add_text_forms(command);
     if (short_forms != ShortForms::none) add_pipeline_forms(command);
@@ -85,24 +91,24 @@ std::vector<std::string> PipelineArguments::overrides(std::vector<std::string> f
     return first;
 }
 
-// Refuses options that contradict each other, and an option without effect. Unused keys in files
-// and in --set are allowed, because they may be meant for another policy or temperature. But an
-// option was given for this run.
+// Throws Error(usage) for options that contradict each other, and for an option without effect.
+// Keys in files and in --set may be unused, because they may be meant for another policy or
+// temperature. But an option is meant for this run.
 void PipelineArguments::check_contradictions(const pipeline::PipelineConfig &config) const {
     if (greedy_ && *config.sampling.temperature != 0)
         throw_error(ErrorKind::usage,
-                    "--greedy and {} = {} contradict each other; give one of them",
+                    "--greedy and {} = {} contradict each other; use only one of them",
                     to_string(config.sampling.temperature.where), *config.sampling.temperature);
     if (eviction_form_.empty()) return;
     const BoundPlugin policy = bind_plugin(config.policy, KEEL_PLUGIN_POLICY);
     if (!never_evicts(*policy.library, policy.params)) return;
     const SourceLocation &where = config.policy.plugin.where;
-    throw_error(ErrorKind::usage,
-                "{2} and policy {0}{1} exclude each other: {0} evicts nothing; name a policy "
-                "that does with "
-                "--policy ('keel plugins list' shows them), or leave {2} out",
-                policy.library->id(), where.line > 0 ? fmt::format(" ({})", to_string(where)) : "",
-                eviction_form_);
+    throw_error(
+        ErrorKind::usage,
+        "{2} and policy {0}{1} exclude each other, because {0} evicts nothing; choose a policy "
+        "that evicts with --policy ('keel plugins list' shows them), or remove {2}",
+        policy.library->id(), where.line > 0 ? fmt::format(" ({})", to_string(where)) : "",
+        eviction_form_);
 }
 
 pipeline::PipelineConfig PipelineArguments::load() const {

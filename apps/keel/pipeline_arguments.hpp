@@ -10,25 +10,26 @@
 
 namespace keel::cli {
 
-// The short forms of --set that a command takes, such as --backend for backend.plugin. A command
-// takes only the forms that change its behaviour.
+// The short forms of --set that a command accepts, for example --backend for backend.plugin. A
+// command accepts only the forms that change its behaviour.
 enum class ShortForms {
     none,
-    pipeline, // --backend, --weights and others that choose how to compute
-    all,      // also -n, --temperature and others that choose the output
+    pipeline, // --backend, --weights and others that affect how the pipeline computes
+    all,      // also -n, --temperature and others that affect the generated text
 };
 
-// TARGET, --set and their short forms, for all commands that run a pipeline.
+// The argument TARGET, --set, and the short forms of --set. All commands that run a pipeline use
+// this class.
 class PipelineArguments {
   public:
     void add_to(Command &command, ShortForms short_forms); // declares the options
 
-    // The config of TARGET. For a model folder or a GGUF file: backend cpu, policy none, and a
-    // context that fits the memory.
+    // Returns the config of TARGET. If TARGET is a model folder or a GGUF file, the config has
+    // backend cpu, policy none, and a context that fits in memory.
     pipeline::PipelineConfig load() const;
 
     const std::string &target() const { return target_; }
-    // All overrides as KEY=VALUE, in this order: `first`, then the short forms, then those of
+    // Returns all overrides as KEY=VALUE in this order: `first`, the short forms, the values of
     // --set.
     std::vector<std::string> overrides(std::vector<std::string> first = {}) const;
 
@@ -41,12 +42,12 @@ class PipelineArguments {
 
     std::string target_;
     bool greedy_ = false;
-    // The given option that needs a policy that evicts: --budget or --sinks. Empty if neither was
-    // given.
+    // The option that needs a policy that evicts: --budget or --sinks. Empty if neither was given.
     std::string eviction_form_;
     std::vector<std::string> sets_;
     pipeline::OverrideNames names_; // names of the short forms, for messages
-    // The given short options as KEY=VALUE, the form of --set, in the order of the command line.
+    // The short forms that were given, as KEY=VALUE (the form of --set), in the order of the
+    // command line.
     std::vector<std::string> short_forms_;
 };
 

@@ -33,10 +33,11 @@ const char *type_name(keel_device_type type) {
 
 const char *granularity_name(keel_granularity granularity) {
     switch (granularity) {
-    case KEEL_KEEP_TOKEN: return "token: one choice for all layers and heads";
-    case KEEL_KEEP_LAYER: return "layer: a choice per layer";
-    case KEEL_KEEP_HEAD_EQUAL: return "head: a choice per key/value head, equal counts in a layer";
-    case KEEL_KEEP_HEAD_RAGGED: return "head: a choice per key/value head, any counts";
+    case KEEL_KEEP_TOKEN: return "token: keeps the same tokens in all layers and heads";
+    case KEEL_KEEP_LAYER: return "layer: chooses tokens for each layer";
+    case KEEL_KEEP_HEAD_EQUAL:
+        return "head: chooses tokens for each key/value head, equally many in a layer";
+    case KEEL_KEEP_HEAD_RAGGED: return "head: chooses tokens for each key/value head, any number";
     default: return "unknown";
     }
 }
@@ -50,25 +51,25 @@ constexpr std::pair<uint64_t, const char *> need_names[] = {
     {KEEL_NEED_KEY_SUM, "sum of keys"},
     {KEEL_NEED_KEY_PROJECT, "projected keys"},
     {KEEL_NEED_QUERY_STATS, "query statistics"},
-    {KEEL_NEED_REPLAY, "a replay of the context"},
+    {KEEL_NEED_REPLAY, "a second pass over the context"},
     {KEEL_NEED_KEYS, "all keys"},
 };
 
 constexpr std::pair<uint32_t, const char *> trait_names[] = {
-    {KEEL_POLICY_COMPARABLE, "scores compare across heads"},
-    {KEEL_POLICY_PREFILL_ONLY, "acts at the end of the prompt only"},
-    {KEEL_POLICY_BLOCKWISE, "acts between the chunks of a prompt too"},
+    {KEEL_POLICY_COMPARABLE, "scores of different heads are comparable"},
+    {KEEL_POLICY_PREFILL_ONLY, "acts only at the end of the prompt"},
+    {KEEL_POLICY_BLOCKWISE, "also acts between the chunks of a prompt"},
     {KEEL_POLICY_BETWEEN_LAYERS, "acts between layers"},
-    {KEEL_POLICY_KEEPS_ALL, "keeps everything: budget and trigger do not apply"},
+    {KEEL_POLICY_KEEPS_ALL, "evicts nothing: budget and trigger have no effect"},
 };
 
-// Asks the policy for its needs with a model of medium size. If it fails, the host has the reason.
+// Asks the policy for its needs with a model of medium size. If this fails, the host has the error.
 keel_status ask_needs(const PluginLibrary &library, const ParamValues &params,
                       keel_policy_needs &needs) {
     const HostServices host;
     const keel_policy &table = library.policy();
     constexpr uint32_t head_dim = 64;
-    std::vector<double> frequencies; // RoPE frequencies of a Llama
+    std::vector<double> frequencies; // RoPE frequencies of a Llama model
     for (uint32_t i = 0; i < head_dim / 2; ++i)
         frequencies.push_back(std::pow(1e4, -2.0 * i / head_dim));
     keel_geometry geometry = {KEEL_HEADER(keel_geometry), 16, 32, 8, head_dim, 8192};
@@ -110,7 +111,7 @@ PolicyFacts policy_facts(const PluginLibrary &library) {
     if (status != KEEL_OK) fail(library, status, "asking for its needs");
     PolicyFacts facts;
     facts.granularity = granularity_name(needs.granularity);
-    facts.output = needs.output == KEEL_OUTPUT_KEEP ? "lists of what stays" : "scores";
+    facts.output = needs.output == KEEL_OUTPUT_KEEP ? "lists of the slots to keep" : "scores";
     for (const auto &[bit, name] : need_names) {
         if ((needs.needs & bit) != 0) facts.needs.emplace_back(name);
     }

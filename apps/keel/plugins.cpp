@@ -23,7 +23,7 @@ struct PluginsOptions {
     std::string name;
 };
 
-// A file in a plugin folder, and the result of loading it.
+// A file in a plugin folder, with the result of loading it.
 struct Listed {
     PluginFile file;
     const PluginLibrary *library = nullptr;
@@ -48,7 +48,8 @@ Json listed_json(const Listed &one) {
     Json json = {{"name", one.file.name},
                  {"path", one.file.path.string()},
                  {"usable", one.library != nullptr}};
-    if (one.file.shadowed) json["problem"] = "a plugin of this name in an earlier folder is taken";
+    if (one.file.shadowed)
+        json["problem"] = "a plugin with this name in an earlier folder is used instead";
     if (!one.problem.empty()) json["problem"] = one.problem;
     if (one.library != nullptr) {
         json["kind"] = kind_name(one.library->kind());
@@ -69,7 +70,7 @@ int list(const PluginsOptions &o) {
         print_json(json);
         return 0;
     }
-    Rows rows = {{"NAME", "KIND", "VERSION", "WHAT IT IS"}};
+    Rows rows = {{"NAME", "KIND", "VERSION", "DESCRIPTION"}};
     for (const Listed &one : all) {
         if (one.library != nullptr) {
             rows.push_back({one.file.name, kind_name(one.library->kind()), one.library->version(),
@@ -77,24 +78,27 @@ int list(const PluginsOptions &o) {
             rows.push_back({"", "", "", one.file.path.string()});
         }
     }
-    rows.push_back({"reference", "backend", "",
-                    "Keel's own plain code: slow, for comparison and as a last resort (built in)"});
+    rows.push_back(
+        {"reference", "backend", "",
+         "Keel's own simple code: slow, for comparison and as the last fallback (built in)"});
     console().out(left_table(rows));
     for (const Listed &one : all) {
         if (one.file.shadowed)
-            console().out(fmt::format("\nnot taken: {}: another {} comes first\n",
+            console().out(fmt::format("\nnot used: {}: another {} is found first\n",
                                       one.file.path.string(), one.file.name));
         if (!one.problem.empty()) console().out(fmt::format("\nbroken: {}\n", one.problem));
     }
     if (all.empty()) {
         std::vector<std::string> folders;
         for (const auto &folder : registry.folders()) folders.push_back(folder.string());
-        console().message("keel: ", fmt::format("no plugins in {}", fmt::join(folders, ", ")));
+        console().message("keel: ",
+                          fmt::format("found no plugins in {}", fmt::join(folders, ", ")));
     }
     return 0;
 }
 
-// Facts that only a running plugin knows. Empty if it reports an error.
+// Returns facts that only a running plugin can tell. If the plugin reports an error, returns
+// nullopt and sets the error text.
 template <typename Facts>
 std::optional<Facts> ask(Facts (*question)(const PluginLibrary &), const PluginLibrary &library,
                          std::string &problem) {
@@ -188,16 +192,16 @@ void show_policy(const PluginLibrary &p) {
         return;
     }
     Rows rows = {{"granularity", facts->granularity},
-                 {"answers with", facts->output},
+                 {"output", facts->output},
                  {"needs", facts->needs.empty()
-                               ? "nothing but the lengths"
+                               ? "only the lengths"
                                : fmt::format("{}", fmt::join(facts->needs, ", "))}};
     for (size_t i = 0; i < facts->traits.size(); ++i)
         rows.push_back({i == 0 ? "traits" : "", facts->traits[i]});
     if (facts->window != 0)
-        rows.push_back({"looks at", fmt::format("the last {} queries", facts->window)});
+        rows.push_back({"window", fmt::format("the last {} queries", facts->window)});
     if (facts->own_budget != 0)
-        rows.push_back({"own budget", fmt::format("{} tokens, where the pipeline names none",
+        rows.push_back({"own budget", fmt::format("{} tokens, if the pipeline has no budget",
                                                   facts->own_budget)});
     console().out("\n" + left_table(rows));
 }
@@ -225,21 +229,22 @@ int show(const PluginsOptions &o) {
 } // namespace
 
 void add_plugins(Command &keel, Program &program) {
-    Command &command =
-        keel.add_command("plugins", "List backends, policies and allocators, and their parameters");
+    Command &command = keel.add_command(
+        "plugins", "List backends, policies and allocators, with their parameters");
     command.footer =
-        "Plugins are looked for in the folders of KEEL_PLUGIN_PATH, then in ../lib/keel/plugins "
-        "beside the program.";
+        "Keel looks for plugins in the folders of KEEL_PLUGIN_PATH, then in ../lib/keel/plugins "
+        "relative to the program's folder.";
     auto o = std::make_shared<PluginsOptions>();
     Command &listing = add_command(
-        command, program, "list", "All plugins that can be found, the broken ones with the reason",
+        command, program, "list", "List all plugins; for a broken plugin, show the reason",
         {{"keel plugins list", ""},
-         {"KEEL_PLUGIN_PATH=$PWD/build keel plugins list", "with your own"}});
+         {"KEEL_PLUGIN_PATH=$PWD/build keel plugins list", "also lists your own plugins"}});
     listing.flag("--json", o->json, "Print a JSON object");
     listing.action = [o] { return list(*o); };
-    Command &showing = add_command(
-        command, program, "show", "One plugin: parameters, devices, needs",
-        {{"keel plugins show sliding_window", ""}, {"keel plugins show ./my_policy.so", "a file"}});
+    Command &showing =
+        add_command(command, program, "show", "Show the parameters, devices and needs of a plugin",
+                    {{"keel plugins show sliding_window", ""},
+                     {"keel plugins show ./my_policy.so", "shows a plugin by its file"}});
     showing.argument("NAME", o->name, "A plugin's name, or the path of its library");
     showing.flag("--json", o->json, "Print a JSON object");
     showing.action = [o] {

@@ -27,10 +27,12 @@ Command &add_command(Command &above, Program &program, const std::string &name,
                      const std::string &doc, const Examples &examples) {
     Command &command = above.add_command(name, doc);
     command.footer = footer(examples);
-    command.flag("-q,--quiet", program.quiet, "Print results and errors alone").group("Messages");
-    command.flag("-v,--verbose", program.verbose, "Print what is going on (--log-level debug)")
+    command.flag("-q,--quiet", program.quiet, "Print only results and errors").group("Messages");
+    command.flag("-v,--verbose", program.verbose, "Print debug messages too (--log-level debug)")
         .group("Messages");
-    command.option("--log-level LEVEL", program.log_level, "How much to say on standard error")
+    command
+        .option("--log-level LEVEL", program.log_level,
+                "Lowest level of messages on standard error")
         .one_of({"debug", "info", "warning", "error", "off"})
         .group("Messages");
     return command;
@@ -40,7 +42,8 @@ std::optional<std::string> data_folder() {
     try {
         const auto folder = executable_path().parent_path().parent_path() / "share" / "keel";
         if (std::filesystem::is_directory(folder)) return folder.string();
-    } catch (const std::exception &) { // without the program's path, treat it as not installed
+        // if the program's path is unknown, it counts as not installed
+    } catch (const std::exception &) {
     }
     return std::nullopt;
 }

@@ -11,31 +11,33 @@
 
 namespace keel::cli {
 
-// Settings that all commands share: how much they print.
+// Settings that all commands have: how much they print.
 struct Program {
-    bool quiet = false; // print only errors and results
+    bool quiet = false; // print only results and errors
     std::string log_level = "info";
     bool verbose = false, version = false;
 };
 
-// pairs: a shell line, and its explanation
+// Each pair is a shell command and its explanation.
 using Examples = std::vector<std::pair<std::string, std::string>>;
 
-// Adds a command with the options of the group "Messages". The help ends with the examples.
+// Adds a command with the options of the group "Messages". The help of the command ends with the
+// examples.
 Command &add_command(Command &above, Program &program, const std::string &name,
                      const std::string &doc, const Examples &examples);
 
-// The folder with docs/, configs/ and models/ of an installed program; nullopt if the program is
-// not installed.
+// Returns the folder with docs/, configs/ and models/ of an installed program. Returns nullopt if
+// the program is not installed.
 std::optional<std::string> data_folder();
-// Help texts name pages by their path in the source tree (docs/reference/cli.md). For an installed
-// program, replaces docs/ by the folder of the installed pages.
+// Help texts name pages by their path in the source tree (docs/reference/cli.md). If the program is
+// installed, this function replaces docs/ with the folder of the installed pages.
 std::string with_installed_docs(std::string help);
 
-// Writes JSON to standard output, indented by two spaces. Bytes that are not UTF-8 become U+FFFD.
+// Writes JSON to standard output, indented by two spaces. Replaces bytes that are not valid UTF-8
+// by U+FFFD.
 void print_json(const nlohmann::ordered_json &json);
 
-// One function per command. Each is in the file with the command's name.
+// Each of these functions adds one command. It is in the file with the command's name.
 void add_run(Command &keel, Program &program);
 void add_chat(Command &keel, Program &program);
 void add_bench(Command &keel, Program &program);

@@ -26,7 +26,7 @@ struct QuantizeOptions {
     bool force = false, json = false;
 };
 
-// The type of the written matrices.
+// Returns the type of the matrices to write.
 keel_dtype type_of(const QuantizeOptions &o) {
     const std::string &name = o.type;
     for (const keel_dtype type :
@@ -45,10 +45,10 @@ void show_quantizing(const char *stage, uint64_t done, uint64_t total) {
                                                               : Console::Unit::tokens);
 }
 
-// The perplexity of both models on the same text, token by token.
+// The perplexities of both models on the same text, compared token by token.
 struct Comparison {
     PerplexityReport before, after;
-    Estimate difference; // in nats per token; paired, so that the variation of the text cancels
+    Estimate difference; // in nats per token; paired, so that differences within the text cancel
 };
 
 PerplexityReport measure(const std::string &model, const std::string &text,
@@ -70,7 +70,8 @@ Comparison compare(const QuantizeOptions &o, const std::string &text,
     const std::vector<double> &before = c.before.token_nll, &after = c.after.token_nll;
     if (before.size() != after.size()) {
         throw_error(ErrorKind::runtime,
-                    "{} and {} cut the text into different tokens ({} and {} scored)",
+                    "{} and {} split the text into different tokens ({} and {} tokens scored); use "
+                    "another text",
                     printable(o.model), printable(o.to), before.size(), after.size());
     }
     std::vector<double> differences;
@@ -100,10 +101,10 @@ std::string error_of(const std::optional<double> &error) {
 
 std::string comparison_text(const Comparison &c) {
     const double before = c.before.perplexity(), after = c.after.perplexity();
-    return fmt::format("  perplexity {:.4f}{}, was {:.4f}{}: {:+.2f}%, {:+.5f}{} nats per token\n",
-                       after, error_of(c.after.perplexity_error()), before,
-                       error_of(c.before.perplexity_error()), 100 * (after / before - 1),
-                       c.difference.mean, error_of(c.difference.error));
+    return fmt::format(
+        "  perplexity {:.4f}{}, before {:.4f}{}: {:+.2f}%, {:+.5f}{} nats per token\n", after,
+        error_of(c.after.perplexity_error()), before, error_of(c.before.perplexity_error()),
+        100 * (after / before - 1), c.difference.mean, error_of(c.difference.error));
 }
 
 Json tensor_json(const TensorError &t) {
@@ -136,20 +137,22 @@ Json report_json(const QuantizeOptions &o, const ExportReport &report, double se
 void say_fallbacks(const ExportReport &report, keel_dtype type) {
     for (const TensorError &t : report.tensors) {
         if (t.to == "F16" && type != KEEL_DTYPE_F16)
-            log().warn(
-                "tensor '{}' is written as f16: its rows are no multiple of {}'s blocks of 32",
-                t.name, keel_dtype_name(type));
+            log().warn("tensor '{}' is written as f16, because its rows are not a multiple of the "
+                       "32 values in a {} block",
+                       t.name, keel_dtype_name(type));
     }
     if (!report.left_out.empty())
-        log().warn("{} tensors that the model does not use are left out, e.g. {}",
-                   report.left_out.size(), printable(report.left_out.front()));
+        log().warn(
+            "{} tensors are not written, because the model does not use them, for example {}",
+            report.left_out.size(), printable(report.left_out.front()));
 }
 
 int quantize(const QuantizeOptions &o) {
     const auto start = std::chrono::steady_clock::now();
     const std::filesystem::path model = pipeline::model_folder(o.model);
     const std::string text =
-        o.text.empty() ? std::string() : read_scored_text(o.text); // so that errors come early
+        // read now, so that errors come early
+        o.text.empty() ? std::string() : read_scored_text(o.text);
     const auto host = std::make_shared<HostServices>();
     const InterruptGuard guard(*host);
     const auto source = open_model_source(model);
@@ -192,18 +195,19 @@ int quantize(const QuantizeOptions &o) {
 
 void add_quantize(Command &keel, Program &program) {
     Command &command = add_command(
-        keel, program, "quantize", "Write a model as a GGUF file, its weights in another type",
+        keel, program, "quantize", "Write a model as a GGUF file, with weights of another type",
         {{"keel quantize models/tiny tiny-q8_0.gguf", ""},
          {"keel quantize models/tiny tiny-q4_0.gguf --type q4_0 --perplexity story.txt",
-          "and what that does to a text"},
+          "also measures the effect on the perplexity of a text"},
          {"keel quantize llama-Q4_K_M.gguf llama-q8_0.gguf --json | jq .relative",
-          "K-quants become a type that every backend computes with"}});
+          "converts K-quants to a type that every backend supports"}});
     auto o = std::make_shared<QuantizeOptions>();
     command.argument("MODEL", o->model, "The folder of a model, or a GGUF file");
     command.argument("FILE", o->to, "The GGUF file to write");
     command.option("--type TYPE", o->type,
                    "Type of the matrices: q8_0 (default), q4_0, f16, bf16 or f32; vectors are f32");
-    command.option("--perplexity FILE", o->text, "Then measure both models on this text");
+    command.option("--perplexity FILE", o->text,
+                   "Then measure the perplexity of both models on this text");
     command.flag("--force", o->force, "Replace FILE if it exists");
     command.flag("--json", o->json, "Print one JSON object, with the error of each tensor");
     command.action = [o] { return quantize(*o); };

@@ -14,11 +14,11 @@ namespace {
 struct ReplayArguments {
     std::string file, backend = "cpu", device = "auto";
     std::vector<std::string> params;
-    double bound = -1; // negative: the value of the table
+    double bound = -1; // negative: use the table of bounds
     bool json = false;
 };
 
-// The backend, as in a pipeline file.
+// Makes the `backend` section of a pipeline from the options.
 pipeline::BackendSection backend_section(const ReplayArguments &a) {
     std::vector<std::string> sets{"model.path=.", "backend.plugin=" + a.backend,
                                   "backend.device=" + a.device};
@@ -38,7 +38,7 @@ bool is_fast(const pipeline::BackendSection &section) {
 }
 
 int run_replay(const ReplayArguments &a) {
-    pipeline::require_path(a.file, "the folder or op.json that 'keel compare' saved");
+    pipeline::require_path(a.file, "a folder or op.json that 'keel compare' saved");
     const SavedOp saved = load_saved_op(a.file);
     const pipeline::BackendSection section = backend_section(a);
     ReplayOptions options;
@@ -59,23 +59,25 @@ int run_replay(const ReplayArguments &a) {
 void add_replay_op(Command &keel, Program &program) {
     Command &command = add_command(
         keel, program, "replay-op",
-        "Repeat an op that 'keel compare' saved, on a backend and on the core's plain loops",
-        {{"keel replay-op keel-compare",
-          "the exit code is 0 if the op is within its bound, else 1"},
+        "Run an op that 'keel compare' saved again, on a backend and on the core's reference",
+        {{"keel replay-op keel-compare", "exit code 0 if the op is within its bound, else 1"},
          {"keel replay-op keel-compare --param compute=exact --param isa=scalar", ""},
          {"keel replay-op keel-compare/op.json --backend ./my_backend.so --json", ""}});
     auto a = std::make_shared<ReplayArguments>();
-    command.argument("FILE", a->file, "The folder that was saved, or the op.json in it");
+    command.argument("FILE", a->file, "The saved folder, or the op.json in it");
     command
-        .option("--backend NAME", a->backend, "Who computes: a backend's name, or a library's path")
+        .option("--backend NAME", a->backend,
+                "The backend that computes: its name, or the path of its library")
         .shows_default();
     command
-        .option("--device WHICH", a->device, "Device of the backend: an index or part of its name")
+        .option("--device WHICH", a->device,
+                "Device of the backend: its index, or a part of its name")
         .shows_default();
-    command.option("--param KEY=VALUE", a->params, "A parameter of the backend; can be repeated");
+    command.option("--param KEY=VALUE", a->params,
+                   "Set a parameter of the backend; can be repeated");
     command
         .option("--bound X", a->bound,
-                "Largest error (default: by op and dtype, see docs/reference/compare.md)")
+                "Allowed error (default: depends on op and dtype, see docs/reference/compare.md)")
         .range(0, 1e6);
     command.flag("--json", a->json, "Print one JSON object");
     command.action = [a] { return run_replay(*a); };

@@ -37,22 +37,23 @@ struct RunOptions {
     uint32_t batch = 1;
 };
 
-// The first of these that is given: -p, -f, a pipe, the config. A loaded session can continue
-// without a prompt. The config's prompt began it, so it is not used again.
+// Returns the prompt from the first of these that is given: -p, -f, a pipe, the config. A loaded
+// session can continue without a prompt. For it, the config's prompt is not used, because the
+// session may already begin with it.
 std::string choose_prompt(const RunOptions &o, const pipeline::PipelineConfig &config) {
     if (o.prompt && !o.file.empty())
-        throw_error(ErrorKind::usage, "-p and -f both give a prompt; give one of them");
+        throw_error(ErrorKind::usage, "-p and -f both set the prompt; use only one of them");
     if (o.prompt) return o.prompt == "-" ? read_text("-") : *o.prompt;
     if (!o.file.empty()) return read_text(o.file);
     const bool has_own = !config.generation.prompt->empty(), goes_on = !o.load_session.empty();
     if (auto text = piped_text(!has_own && !goes_on)) return *std::move(text);
     if (goes_on) return {};
     if (has_own) return *config.generation.prompt;
-    throw_error(ErrorKind::usage, "there is no prompt: give one with -p TEXT or -f FILE, pipe it "
-                                  "in, or set generation.prompt");
+    throw_error(ErrorKind::usage, "there is no prompt; set it with -p TEXT or -f FILE, through a "
+                                  "pipe, or with generation.prompt");
 }
 
-// Ends the output. If the text was not streamed, prints it first. Then prints the statistics.
+// Ends the output. Prints the text first if it was not streamed. Then prints the statistics.
 int finish(const RunOptions &o, const Program &program, Pipeline &pipeline,
            const std::string &prompt, const GenerateResult &result) {
     console().clear_progress();
@@ -75,7 +76,7 @@ int finish(const RunOptions &o, const Program &program, Pipeline &pipeline,
     return result.reason == StopReason::cancelled ? interrupted_code : 0;
 }
 
-// The options of a generation, except for the text callback.
+// Returns the options of a generation, except for the text callback.
 GenerateOptions generation_options(const RunOptions &o, const pipeline::PipelineConfig &config) {
     GenerateOptions generation = generate_options(config);
     generation.ignore_end = o.ignore_eos;
@@ -84,7 +85,7 @@ GenerateOptions generation_options(const RunOptions &o, const pipeline::Pipeline
     return generation;
 }
 
-// Fails early if the session cannot be saved. All other checks are made when it is saved.
+// Throws early if the session cannot be saved. The remaining checks are made when it is saved.
 void check_can_save(const RunOptions &o, Pipeline &pipeline) {
     if (o.save_session.empty()) return;
     check_savable(pipeline);
@@ -92,7 +93,8 @@ void check_can_save(const RunOptions &o, Pipeline &pipeline) {
     const NewFile probe(o.save_session);
 }
 
-// Loads a saved session. Its random state continues too, unless the command line sets a seed.
+// Loads a saved session. The state of its random generator continues too, unless the command line
+// sets a seed.
 void load(const RunOptions &o, Session &session, GenerateOptions &generation) {
     const SessionExtras extras = load_session(session, o.load_session);
     const auto &seed = session.pipeline().config().sampling.seed;
@@ -102,13 +104,14 @@ void load(const RunOptions &o, Session &session, GenerateOptions &generation) {
 
 void save(const RunOptions &o, Session &session, const GenerateResult &result) {
     if (result.ids.empty() && result.reason == StopReason::cancelled) {
-        console().message("keel: ", "the session is not saved: the prompt was not read to its end");
+        console().message("keel: ",
+                          "the session is not saved, because the prompt was not read completely");
         return;
     }
     save_session(session, o.save_session, {result.random, {}});
 }
 
-// Whether a prompt contains the template's mark that begins a user's turn. The prompt then already
+// True if the prompt has the template's mark that begins a user's turn. Then the prompt already
 // follows the template.
 bool has_turns(const std::string &prompt, const ChatTemplate &chat) {
     std::string mark = chat.format().user_open;
@@ -117,8 +120,8 @@ bool has_turns(const std::string &prompt, const ChatTemplate &chat) {
     return !mark.empty() && prompt.find(mark) != std::string::npos;
 }
 
-// Tells the user about 'keel chat' if the model has a chat template, because 'keel run' only
-// continues the prompt's text.
+// If the model has a chat template, tells the user about 'keel chat'. 'keel run' does not use the
+// template; it only continues the text of the prompt.
 void hint_at_chat(const std::string &model, const std::string &prompt) {
     if (!log().should_log(LogLevel::info)) return;
     FoundChatTemplate chat;
@@ -128,7 +131,7 @@ void hint_at_chat(const std::string &model, const std::string &prompt) {
         log().debug("no chat template: {}", e.what());
     }
     if (chat.jinja.empty() || (chat.known && has_turns(prompt, *chat.known))) return;
-    log().info("{}: the model has a chat template, but 'keel run' writes on from the prompt as it "
+    log().info("{}: the model has a chat template, but 'keel run' continues the prompt as it "
                "is; to get an answer to the prompt, use 'keel chat'",
                model);
 }
@@ -149,21 +152,21 @@ int run_one(const RunOptions &o, const Program &program, Pipeline &pipeline,
         if (o.echo) {
             console().out(prompt);
         } else if (!program.quiet && console().out_is_terminal() && console().err_is_terminal()) {
-            console().faint(prompt); // only on a terminal, not in a pipe
+            console().faint(prompt); // the prompt is printed only on a terminal, not to a pipe
         }
     }
-    // A continued text must not get a begin token in the middle.
+    // The text of a loaded session must not get the token that begins a text (BOS) in the middle.
     const std::vector<int32_t> ids = pipeline.tokenizer()->encode(
         prompt,
         EncodeOptions{.add_special = !goes_on, .parse_special = true, .continues = goes_on});
     if (goes_on && ids.empty() && !session.pending())
-        throw_error(
-            ErrorKind::usage,
-            "{}: the session ends with the prompt it was given; give one to go on with: -p TEXT",
-            o.load_session);
-    if (ids.empty() && !o.pin.empty())
         throw_error(ErrorKind::usage,
-                    "--pin names a part of the prompt, and there is none: give one with -p TEXT");
+                    "{}: the saved session has no generated text yet, so it needs a prompt to "
+                    "continue; set it with -p TEXT",
+                    o.load_session);
+    if (ids.empty() && !o.pin.empty())
+        throw_error(ErrorKind::usage, "--pin needs a prompt that contains its text, but there is "
+                                      "no prompt; set it with -p TEXT");
     const GenerateResult result = generate(session, ids, generation);
     const int code = finish(o, program, pipeline, prompt, result);
     if (!o.save_session.empty() && result.reason != StopReason::device_lost)
@@ -171,7 +174,7 @@ int run_one(const RunOptions &o, const Program &program, Pipeline &pipeline,
     return code;
 }
 
-// The settings that change the answer to a prompt.
+// A fingerprint of the settings that affect the answer to a prompt.
 std::string batch_settings(const RunOptions &o, pipeline::PipelineConfig config) {
     config.generation.prompt = {};
     config.policy.log = {};
@@ -189,7 +192,7 @@ int run_pipeline(const RunOptions &o, const Program &program) {
         try {
             prompt = choose_prompt(o, config);
         } catch (const Error &) {
-            // Other faults of the pipeline are reported before a missing prompt.
+            // Other errors of the pipeline are reported before a missing prompt.
             PipelineOptions check;
             check.check_only = true;
             const Pipeline checked(config, check);
@@ -234,70 +237,71 @@ int run_pipeline(const RunOptions &o, const Program &program) {
 
 void add_run(Command &keel, Program &program) {
     Command &command = add_command(
-        keel, program, "run",
-        "Write text with a model: from a pipeline file, or from a model folder",
+        keel, program, "run", "Write text with a model",
         {{"keel run configs/quickstart.yaml", ""},
          {"keel run configs/quickstart.yaml -p \"The fox said\" --seed 7 -n 200", ""},
          {"keel run models/tiny -p \"Once upon a time\" --greedy",
-          "no pipeline file: backend cpu, nothing is evicted"},
+          "uses no pipeline file: backend cpu, policy none"},
          {"cat story.txt | keel run models/tiny -n 50",
-          "the prompt comes from a pipe; '-f -' insists on it"},
+          "reads the prompt from a pipe; '-f -' waits for the pipe"},
          {"keel run configs/quickstart.yaml --set policy.budget.tokens=64 --set "
           "policy.params.window=60",
           ""},
          {"keel run configs/quickstart.yaml --json | jq .stats",
-          "text, ids, stop reason and speeds as one object"},
+          "prints text, ids, stop reason and speeds as one object"},
          {"keel run models/tiny --prompts questions.jsonl --output answers.jsonl",
-          "many prompts, one JSON object a line; started again it goes on where it was"},
+          "answers many prompts, one JSON object on each line; a second start continues the work"},
          {"keel run models/tiny --prompts questions.jsonl --output answers.jsonl --batch 8",
-          "eight of them at once: the same answers, sooner"},
+          "answers eight prompts together: the same answers, but faster"},
          {"keel run models/tiny -f long.txt --save-session long.session",
-          "and 'keel run models/tiny --load-session long.session -p \"...\"' needs not read it "
+          "then 'keel run models/tiny --load-session long.session -p \"...\"' need not read it "
           "again"}});
     auto o = std::make_shared<RunOptions>();
     o->pipeline.add_to(command, ShortForms::all);
-    command.option("-p,--prompt TEXT", o->prompt, "The text to continue; '-': from standard input");
-    command.option("-f,--file FILE", o->file,
-                   "Read the prompt from a file; '-': from standard input");
+    command.option("-p,--prompt TEXT", o->prompt,
+                   "The text to continue; '-': read it from standard input");
+    command.option("-f,--file FILE", o->file, "Read the prompt from a file; '-': standard input");
     command.option("--stop TEXT", o->stop, "End the text before this string; can be repeated");
-    command.option("--pin TEXT", o->pin,
-                   "Never evict this part of the prompt, which must occur exactly once in it; can "
-                   "be repeated");
+    command.option(
+        "--pin TEXT", o->pin,
+        "Never evict this part of the prompt, which must occur exactly once in the prompt; "
+        "can be repeated");
     command.flag("--ignore-eos", o->ignore_eos, "Continue after the token that ends a text");
-    command.flag("--echo", o->echo, "Print the prompt in front of the text");
-    command.flag("--no-stream", o->no_stream, "Print the text at the end, not as it is made");
+    command.flag("--echo", o->echo, "Print the prompt before the text");
+    command.flag("--no-stream", o->no_stream, "Print the text only at the end");
     command.flag("--json", o->json, "Print one JSON object at the end: text, ids, stop, stats")
         .excludes({"--echo", "--no-stream"});
     command
         .option("--logprobs N", o->logprobs,
-                "Print each token's log-probability and the N most likely ones (at most 1000), "
-                "after the "
-                "text")
+                "Print, after the text, each token's log-probability and the N most likely tokens "
+                "(at most 1000)")
         .range(0, 1000);
     command.option("--save-session FILE", o->save_session,
-                   "Write cache, text and random state to a file at the end");
+                   "At the end, save cache, text and random state to a file");
     command.option("--load-session FILE", o->load_session,
-                   "Go on from a saved session, with a prompt or without");
+                   "Continue a saved session, with or without a prompt");
     command
         .option("--prompts FILE", o->prompts,
-                "Answer many prompts: one JSON object a line, with id and prompt")
+                "Answer many prompts: one JSON object on each line, with id and prompt")
         .excludes({"--prompt", "--file", "--echo", "--no-stream", "--json", "--save-session",
                    "--load-session"})
         .needs({"--output"});
     command
         .option("--output FILE", o->output,
-                "Where their answers go, a line each; ids that are there are done already")
+                "The file for the answers, one on each line; prompts whose id it has are skipped")
         .needs({"--prompts"});
     command
-        .option(
-            "--batch N", o->batch,
-            "Write N of the answers at once, in steps that read the weights once for all of them")
+        .option("--batch N", o->batch,
+                "Write N answers together, in steps that read the weights once for all")
         .range(1, Pipeline::most_batch)
         .needs({"--prompts"})
         .shows_default();
-    command.flag("--explain", o->explain, "Print who runs each op, on standard error, then run");
+    command.flag("--explain", o->explain,
+                 "First print the backend and kernel of each op on standard error");
     o->trace.add_to(command);
-    command.flag("--explain-only", o->explain_only, "Print that on standard output and stop")
+    command
+        .flag("--explain-only", o->explain_only,
+              "Print the backend and kernel of each op on standard output, and stop")
         .excludes({"--trace"});
     command.action = [o, &program] { return run_pipeline(*o, program); };
 }

@@ -25,17 +25,17 @@ std::vector<BatchPrompt> read_prompts(const std::string &file) {
 }
 
 void check_apart(const std::string &prompts, const std::string &output) {
-    std::error_code error; // a missing file is not the same as another
+    std::error_code error; // ignored: if a file does not exist, the two are not the same
     if (prompts != "-" && std::filesystem::equivalent(prompts, output, error))
         throw_error(
             ErrorKind::usage,
-            "--output {}: that is the file of --prompts; the answers need a file of their own",
+            "--output {}: this is the file of --prompts; choose another file for the answers",
             printable(output, 400));
 }
 
 namespace {
 
-// The answer lines of a run, and their number.
+// Writes the answer lines of a run, and counts them.
 class Answers {
   public:
     Answers(Pipeline &pipeline, AnswerFile &output)
@@ -44,7 +44,7 @@ class Answers {
     void skip() { ++skipped_; }
 
     void write(const BatchPrompt &prompt, const GenerateResult &result) {
-        // an incomplete answer is not written
+        // An interrupted answer is incomplete, so it is not written.
         if (result.reason == StopReason::cancelled) throw Interrupted{};
         if (result.reason == StopReason::device_lost)
             throw_error(ErrorKind::runtime, "{}", result.detail);
@@ -59,8 +59,8 @@ class Answers {
         ++answered_;
     }
 
-    // A prompt that does not fit gets an error line, and the run continues. Other errors end the
-    // run.
+    // If a prompt does not fit, writes a line with the error, and the run continues. Any other
+    // error ends the run.
     void write(const BatchPrompt &prompt, const Error &error) {
         if (error.kind() != ErrorKind::resource && error.kind() != ErrorKind::usage) throw error;
         Json line = line_of(prompt);
@@ -87,12 +87,11 @@ class Answers {
             std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
         std::string text = fmt::format("{} prompt{} answered, {} tokens written in {:.1f} s",
                                        answered_, answered_ == 1 ? "" : "s", tokens_, seconds);
-        if (skipped_ > 0) text += fmt::format(" | {} were done before", skipped_);
+        if (skipped_ > 0) text += fmt::format(" | {} were answered in an earlier run", skipped_);
         if (failed_ > 0)
-            text +=
-                fmt::format(" | {} could not be answered, see \"error\" in their lines", failed_);
+            text += fmt::format(" | {} failed; their lines have the key \"error\"", failed_);
         if (output_.failed() > 0)
-            text += fmt::format(" | {} could not be answered before", output_.failed());
+            text += fmt::format(" | {} failed in an earlier run", output_.failed());
         return text;
     }
 

@@ -10,14 +10,15 @@
 
 namespace keel::cli {
 
-// Reads the prompts of FILE.jsonl ('-': standard input). Throws Error(input) "FILE:LINE: ...".
+// Reads the prompts of a JSONL file ('-' means standard input). Throws Error(input) "FILE:LINE:
+// ...".
 std::vector<BatchPrompt> read_prompts(const std::string &file);
 
-// Throws Error(usage) if the output file is the file of the prompts, also under another name.
+// Throws Error(usage) if both paths are the same file, even under different names.
 void check_apart(const std::string &prompts, const std::string &output);
 
-// Generates for all prompts that have no answer yet. Returns the exit code: 1 if a prompt could not
-// be answered, in this run or before.
+// Generates answers for all prompts that have no answer yet. Returns the exit code: 1 if a prompt
+// could not be answered, in this run or in an earlier one.
 int run_batch(Pipeline &pipeline, const std::vector<BatchPrompt> &prompts, AnswerFile &output,
               const GenerateOptions &options, const Program &program);
 

@@ -33,14 +33,15 @@ Json token_json(const Tokenizer &tokenizer, const TokenLogprob &token) {
     const std::string_view piece = tokenizer.piece(token.id);
     Json json = {
         {"id", token.id}, {"token", replace_invalid_utf8(piece)}, {"logprob", token.logprob}};
-    if (json["token"] != piece) { // a part of a character; U+FFFD does not show its bytes
+    // the token is a part of a character; U+FFFD does not show its bytes
+    if (json["token"] != piece) {
         json["bytes"] = Json::array();
         for (const char byte : piece) json["bytes"].push_back(static_cast<unsigned char>(byte));
     }
     return json;
 }
 
-// For example "12 Q4_K tensors are converted to q8_0: ...".
+// Conversions as text, for example "12 Q4_K tensors are converted to q8_0: ...".
 Json converted(const std::vector<Conversion> &conversions) {
     Json lines = Json::array();
     for (const Conversion &conversion : conversions) lines.push_back(conversion_text(conversion));
@@ -69,8 +70,8 @@ std::string quoted(std::string_view piece) {
 
 namespace {
 
-// The number of layers that the policy acts on, and of layers with a window. null if no layer has a
-// window.
+// The number of layers on which the policy acts, and of layers with a window. null if no layer has
+// a window.
 Json layers_json(const LayerSplit &split) {
     if (split.window() == 0) return nullptr;
     return {{"all", split.model_layers()},
@@ -79,7 +80,7 @@ Json layers_json(const LayerSplit &split) {
             {"window", split.window()}};
 }
 
-// The work of each backend. null if there is only one.
+// The work of each backend. null if there is only one backend.
 Json hybrid_json(Pipeline &p) {
     if (!p.config().hybrid.is_given()) return nullptr;
     Json backends = Json::array();

@@ -8,20 +8,20 @@
 
 namespace keel::cli {
 
-// The bytes of a token in double quotes, with invisible characters escaped.
+// Returns the bytes of a token in double quotes. Invisible characters are escaped.
 std::string quoted(std::string_view piece);
 
-// The backend and kernel of each op: the output of --explain-only --json.
+// The backend and kernel of each op as JSON: the output of --explain-only --json.
 nlohmann::ordered_json explain_json(Pipeline &pipeline);
 
-// text, ids, stop, stats, and logprobs if they were requested.
+// The result as JSON: text, ids, stop, stats, and logprobs if they were requested.
 nlohmann::ordered_json result_json(Pipeline &pipeline, const std::string &prompt,
                                    const GenerateResult &result);
 
-// A list with one object per token: id, token (its text), bytes (if they are not valid text),
+// A list with one object for each token: id, token (its text), bytes (if they are not valid UTF-8),
 // logprob, top.
 nlohmann::ordered_json logprobs_json(const Tokenizer &tokenizer, const GenerateResult &result);
-// The same as text, with one line per token.
+// The log-probabilities as text, with one line for each token.
 std::string logprobs_text(const Tokenizer &tokenizer, const GenerateResult &result);
 
 } // namespace keel::cli

@@ -24,7 +24,8 @@ std::string without_last_newline(std::string text) {
     return text;
 }
 
-// Reads `fd` to its end, at most max_text_bytes. `name`: the name of the input, for errors.
+// Reads `fd` to its end. Throws Error(input) if there are more than max_text_bytes. `name` is the
+// name of the input in messages.
 std::string read_stream(int fd, const std::string &name) {
     std::string text;
     char piece[65536];
@@ -36,15 +37,15 @@ std::string read_stream(int fd, const std::string &name) {
         text.append(piece, static_cast<size_t>(n));
         if (text.size() > max_text_bytes)
             throw_error(ErrorKind::input,
-                        "{}: expected at most {} MiB of text, found more; give a shorter text",
-                        name, max_text_bytes >> 20);
+                        "{}: expected at most {} MiB of text, found more; use a shorter text", name,
+                        max_text_bytes >> 20);
     }
 }
 
 std::string read_stdin() { return read_stream(STDIN_FILENO, "standard input"); }
 
-// Whether the file is a pipe or a device, like <(command) in a shell or /dev/stdin. It has no size
-// and cannot be mapped.
+// True if the path is a pipe or a device, for example <(command) in a shell, or /dev/stdin. A pipe
+// has no size and cannot be mapped.
 bool is_stream(const std::string &path) {
     std::error_code ignored;
     const auto status = std::filesystem::status(path, ignored);

@@ -29,10 +29,10 @@ std::string input(const TokenizeOptions &o) {
     if (!o.file.empty()) return read_text(o.file);
     if (auto text = piped_text(true)) return *std::move(text);
     throw_error(ErrorKind::usage,
-                "there is no text: give it as TEXT or with -f FILE, or pipe it in");
+                "there is no text; set it with TEXT or -f FILE, or through a pipe");
 }
 
-// Takes "1 2 3", "1,2,3" and "[1, 2, 3]".
+// Reads ids in the forms "1 2 3", "1,2,3" and "[1, 2, 3]".
 std::vector<int32_t> parse_ids(const std::string &text, const Tokenizer &tokenizer) {
     constexpr std::string_view between = " \t\r\n,[]";
     std::vector<int32_t> ids;
@@ -107,24 +107,25 @@ int tokenize(const TokenizeOptions &o) {
 
 void add_tokenize(Command &keel, Program &program) {
     Command &command =
-        add_command(keel, program, "tokenize", "Turn text into a model's token ids, or back",
+        add_command(keel, program, "tokenize", "Convert text to a model's token ids, or back",
                     {{"keel tokenize models/tiny \"Once upon a time\" --pieces", ""},
                      {"keel tokenize models/tiny --decode 4094 953 310", ""},
                      {"keel tokenize models/tiny --count < story.txt", ""}});
     auto o = std::make_shared<TokenizeOptions>();
     command.argument(
         "MODEL", o->model,
-        "The folder of a model, its tokenizer.json or tokenizer.model, or a GGUF file (one "
-        "with only a vocabulary will do)");
-    command.argument("TEXT", o->text, "The text; without it and -f: what is piped in").optional();
-    command.option("-f,--file FILE", o->file, "Read the text from a file; '-': from standard input")
+        "The folder of a model, its tokenizer.json or tokenizer.model, or a GGUF file (a GGUF file "
+        "with only a vocabulary is enough)");
+    command.argument("TEXT", o->text, "The text (default: the text from a pipe)").optional();
+    command.option("-f,--file FILE", o->file, "Read the text from a file; '-': standard input")
         .excludes({"TEXT"});
-    command.flag("--pieces", o->pieces, "One token a line: id and text");
-    command.flag("--count", o->count, "Only how many tokens there are").excludes({"--pieces"});
-    command.flag("--no-special", o->no_special, "Without the special tokens that frame a text");
+    command.flag("--pieces", o->pieces, "Print one token on each line: id and text");
+    command.flag("--count", o->count, "Print only the number of tokens").excludes({"--pieces"});
+    command.flag("--no-special", o->no_special,
+                 "Do not add the special tokens that begin and end a text");
     command
         .option("--decode IDS", o->decode,
-                "Ids to turn into text: 1 2 3, or 1,2,3; '-': from standard input")
+                "Convert ids to text: 1 2 3, or 1,2,3; '-': standard input")
         .many()
         .excludes({"TEXT", "--file", "--pieces", "--count"});
     command.flag("--json", o->json, "Print a JSON object");

@@ -11,23 +11,24 @@
 
 namespace keel::cli {
 
-// The option --trace FILE of commands that run a pipeline. The object must outlive the pipelines
+// The option --trace FILE of commands that run a pipeline. This object must outlive the pipelines
 // that it records.
 class TraceOption {
   public:
     void add_to(Command &command);
     bool is_given() const { return !state_->file.empty(); }
-    // If a trace is requested, creates the file. Call this before weights are loaded, so that a bad
-    // name is reported early.
+    // Creates the trace file if the user wants a trace. Call this before weights are loaded, so
+    // that an invalid name is reported early.
     void open() const;
-    // Call this when a pipeline other than the first starts to load. The trace then shows the load
-    // as a span.
+    // Call this when a pipeline other than the first begins to load. The trace then shows the
+    // loading as a span.
     void loading() const;
     // Records all further work of the pipeline.
     void watch(Pipeline &pipeline) const;
 
   private:
-    struct State { // shared, because commands hold their options by const reference while they run
+    // Shared, because commands hold their options by const reference while they run.
+    struct State {
         std::string file;
         std::optional<Trace> trace;
         double opened = 0;

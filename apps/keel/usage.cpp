@@ -32,7 +32,8 @@ bool only_holds_commands(const Command &command) {
     return !command.commands.empty() && command.standard == nullptr;
 }
 
-// The first command at or below `command` that has this option; NULL if none has.
+// Returns the first command that has this option: `command` itself or a command below it. NULL if
+// there is none.
 const Command *owner_of(const Command &command, std::string_view option) {
     if (command.find_option(option) != nullptr) return &command;
     for (const Command &below : command.commands) {
@@ -41,7 +42,7 @@ const Command *owner_of(const Command &command, std::string_view option) {
     return nullptr;
 }
 
-// The name that the user wrote, for an option with two names.
+// Returns the name by which the user called an option with two names.
 const std::string &as_written(const Option &option, const Words &words) {
     const std::string &first = option.names.front();
     const bool is_short = std::any_of(words.begin(), words.end(), [&](const std::string &word) {
@@ -61,7 +62,7 @@ const std::string &as_written(const Option &option, const Words &words) {
 [[noreturn]] void refuse_unknown(const Command &program, const CommandLine &line) {
     const Command &command = *line.command;
     const std::string &word = line.unknown.front();
-    if (word.starts_with("-=")) { // the parser's rest of "-q=4"
+    if (word.starts_with("-=")) { // the parser turns the rest of "-q=4" into "-=4"
         const auto whole =
             std::find_if(line.words.begin(), line.words.end(), [&](const std::string &w) {
                 return w.starts_with('-') && w.ends_with(word.substr(1));
@@ -73,7 +74,8 @@ const std::string &as_written(const Option &option, const Words &words) {
     if (word.starts_with("-") && word.size() > 1) {
         const std::string name = word.substr(0, word.find('='));
         if (const Command *owner = owner_of(program, name))
-            refuse(command, "unknown option {}; '{}' has it", shown(word), owner->full_name());
+            refuse(command, "unknown option {}; '{}' has this option", shown(word),
+                   owner->full_name());
         Words names;
         for (const Option &option : command.options) {
             if (option.kind != Option::Kind::argument) names.push_back(option.name());
@@ -82,8 +84,8 @@ const std::string &as_written(const Option &option, const Words &words) {
     }
     if (only_holds_commands(command)) refuse_unknown_command(command, word);
     const bool is_standard = command.parent != nullptr && command.parent->standard == &command;
-    refuse(command, "one argument too many: {}; a text with spaces needs quotes{}", shown(word),
-           is_standard ? fmt::format(", and a command ({}) comes right after '{}'",
+    refuse(command, "unexpected argument {}; a text with spaces needs quotes{}", shown(word),
+           is_standard ? fmt::format(", and a command ({}) must follow '{}' directly",
                                      fmt::join(command_names(*command.parent), ", "),
                                      command.parent->full_name())
                        : "");
@@ -91,7 +93,7 @@ const std::string &as_written(const Option &option, const Words &words) {
 
 [[noreturn]] void refuse_missing_value(const CommandLine &line) {
     std::string name = line.words.back();
-    if (!name.starts_with("--")) name = std::string("-") + name.back(); // "-qn"
+    if (!name.starts_with("--")) name = std::string("-") + name.back(); // for example -n in "-qn"
     const Option *option = line.command->find_option(name);
     refuse(*line.command, "{}: expected {} after it, found none", name,
            option == nullptr ? "a value" : option->value_name);
@@ -100,17 +102,18 @@ const std::string &as_written(const Option &option, const Words &words) {
 [[noreturn]] void refuse_missing(const Command &command, const Option &option) {
     std::string doc = option.doc;
     const bool is_word =
-        doc.size() > 1 && (doc[1] == ' ' || (doc[1] >= 'a' && doc[1] <= 'z')); // not "GGUF"
+        // a capitalized word, unlike "GGUF"
+        doc.size() > 1 && (doc[1] == ' ' || (doc[1] >= 'a' && doc[1] <= 'z'));
     if (is_word && doc[0] >= 'A' && doc[0] <= 'Z') doc[0] = static_cast<char>(doc[0] - 'A' + 'a');
     refuse(command, "expected {0}, found none; {0} is: {1}", option.name(), doc);
 }
 
 bool is_within(const Option::Range &range, const std::string &word) {
     const double number = std::strtod(word.c_str(), nullptr);
-    return number >= range.low && number <= range.high; // false for "nan", too
+    return number >= range.low && number <= range.high; // false for "nan" too
 }
 
-// Stores one value: a word, or a part of a word between commas.
+// Stores one value: a whole word, or a part between commas.
 void take_value(const CommandLine &line, const Option &option, const std::string &word) {
     const std::string &name = as_written(option, line.words);
     const auto &choices = option.choices;
@@ -122,7 +125,7 @@ void take_value(const CommandLine &line, const Option &option, const std::string
     if (option.bounds)
         expected +=
             fmt::format(" from {:.15g} to {:.15g}", option.bounds->low, option.bounds->high);
-    if (option.splits_at_commas) expected += " with ',' between";
+    if (option.splits_at_commas) expected += " separated by ','";
     refuse(*line.command, "{}: expected {}, found {}", name, expected, shown(word));
 }
 
@@ -134,7 +137,7 @@ void take_words(const CommandLine &line, const Option &option, const Words &word
         const bool is_flag = option.kind == Option::Kind::flag;
         if (is_flag && word != "true" && word != "false")
             refuse(*line.command, "{}: expected no value, found {}", name, shown(word));
-        if (is_flag && word == "false") continue; // "--json=false"
+        if (is_flag && word == "false") continue; // for example "--json=false"
         if (option.repeat == Option::Repeat::last_counts && &word != &words.back()) continue;
         if (!option.splits_at_commas) {
             take_value(line, option, word);
@@ -156,16 +159,17 @@ void check_company(const CommandLine &line, const Option &option) {
     const std::string &name = as_written(option, line.words);
     for (const std::string &other : option.needed) {
         if (!line.values.contains(command.find_option(other)))
-            refuse(command, "{}: expected {} beside it, found none", name, other);
+            refuse(command, "{}: expected {} too, found none", name, other);
     }
     for (const Option &other : command.options) {
         if (exclude_each_other(option, other) && line.values.contains(&other))
-            refuse(command, "{} and {} exclude each other; give one of them", name,
+            refuse(command, "{} and {} exclude each other; use only one of them", name,
                    as_written(other, line.words));
     }
 }
 
-// For 'keel ab WORD --help': if WORD is not a file, it is probably a misspelled command.
+// For 'keel ab WORD --help': throws Error(usage) if WORD is not a file, because WORD is then
+// probably a misspelled command.
 void refuse_missing_target(const CommandLine &line) {
     for (const Option &option : line.command->options) {
         const auto given = line.values.find(&option);

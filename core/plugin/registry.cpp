@@ -67,8 +67,8 @@ std::vector<PluginFile> files_in(const fs::path &folder) {
     for (const fs::path &folder : folders) looked += (looked.empty() ? "" : ", ") + folder.string();
     std::string cure = did_you_mean(name, names);
     if (cure.empty())
-        cure = "; install it into one of them, name its folder in KEEL_PLUGIN_PATH, or give an "
-               "absolute path";
+        cure = "; 'keel plugins list' shows all names; to use your own plugin, add its folder to "
+               "KEEL_PLUGIN_PATH, or give the path of its library (with a '/')";
     throw_at(at, ErrorKind::plugin, "no plugin '{}': no {}{} in {}{}", printable(name),
              printable(name), suffix, looked.empty() ? "any folder (none is set)" : looked, cure);
 }

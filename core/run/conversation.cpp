@@ -191,7 +191,8 @@ GenerateResult Conversation::ask(std::string_view question, const GenerateOption
 
 int64_t Conversation::pin_question() {
     if (question_from_ == question_to_ || session_.tokens() < question_to_)
-        throw_error(ErrorKind::usage, "there is no question in the cache that could be pinned");
+        throw_error(ErrorKind::usage,
+                    "/pin: the cache has no question to pin; ask a question first, then pin it");
     session_.pin(question_from_, question_to_, "/pin");
     return session_.cache().pinned_tokens();
 }

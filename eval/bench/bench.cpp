@@ -19,7 +19,7 @@ double seconds_since(Clock::time_point start) {
     return std::max(std::chrono::duration<double>(Clock::now() - start).count(), 1e-9);
 }
 
-// Bytes of K and V in the slots in use. The attention of a decode step reads them.
+// Bytes of K and V in the slots in use. The attention of a decode step reads these bytes.
 uint64_t kv_in_use(const KvCache &cache) {
     const KvShape &shape = cache.shape();
     const uint64_t slot = keel_dtype_row_bytes(shape.key_dtype, shape.head_dim) +
@@ -38,11 +38,11 @@ uint64_t kv_in_use(const LayerCaches &caches) {
 
 void require_context(const Pipeline &pipeline, int64_t tokens, const std::string &what) {
     if (tokens <= pipeline.context() || !pipeline.policy_setup().keeps_all()) return;
-    throw_error(ErrorKind::usage,
-                "{} needs a context of {} tokens, the pipeline has {}; ask for less or set "
-                "model.context (the "
-                "model was made for {})",
-                what, tokens, pipeline.context(), pipeline.model().max_positions);
+    throw_error(
+        ErrorKind::usage,
+        "{} needs a context of {} tokens, but the pipeline has {}; use shorter lengths, or set "
+        "model.context (the model supports {})",
+        what, tokens, pipeline.context(), pipeline.model().max_positions);
 }
 
 void check(const Pipeline &pipeline, const BenchOptions &o) {
@@ -67,7 +67,7 @@ void check(const Pipeline &pipeline, const BenchOptions &o) {
     for (const int64_t n : o.sequences) in_range("--batch", n, 1, pipeline.batch());
     if (o.prefill.empty() && (o.depths.empty() || o.decode == 0))
         throw_error(ErrorKind::usage,
-                    "nothing to measure: no prefill length, and no depth to decode at");
+                    "expected a prefill length, or a depth with --decode above 0; found neither");
 }
 
 class Bench {
@@ -138,9 +138,10 @@ class Bench {
             probe_buffer_bytes(machine.last_level_cache, memory.available));
         peak_before_probe_ = peak_resident_bytes();
         if (bytes == 0) return;
-        require_memory(bytes, "the bandwidth probe", "give it a smaller buffer, or none", memory);
+        require_memory(bytes, "the bandwidth probe", "set --probe-mib to a smaller size, or to 0",
+                       memory);
         probe_ = std::make_unique<BandwidthProbe>(team, bytes);
-        if (probe_->bytes() == 0) { // less than one unit per thread
+        if (probe_->bytes() == 0) { // the buffer has less than one unit for each thread
             probe_.reset();
             return;
         }
@@ -154,8 +155,9 @@ class Bench {
         report_.probe_bytes = probe_->bytes();
     }
 
-    // The first steps touch memory for the first time and allocate buffers. The warm-up uses a
-    // prompt as long as the chunk of the longest prompt, so that the buffers are large enough.
+    // The first steps touch memory for the first time and allocate buffers. So the warm-up runs
+    // them before the measurement. Its prompt is as long as the largest chunk of the longest
+    // prompt, so that the buffers are large enough.
     void warm_up() {
         int64_t most = 16;
         for (const int64_t tokens : options_.prefill)
@@ -189,7 +191,7 @@ class Bench {
         done_ += tokens;
         if (options_.progress)
             options_.progress("bench", static_cast<uint64_t>(done_), static_cast<uint64_t>(total_));
-        // After Ctrl-C sessions stop early, so the measured times mean nothing.
+        // After Ctrl-C, sessions stop early, so the measured times are invalid.
         if (pipeline_.host().cancelled()) throw_error(ErrorKind::runtime, "cancelled");
     }
 
@@ -229,7 +231,7 @@ class Bench {
         const auto start = Clock::now();
         for (int64_t i = 0; i < options_.decode; ++i) {
             session_.decode(ids_[static_cast<size_t>(before + i)]);
-            (void)session_.greedy(); // every step gives a token, as in a run
+            (void)session_.greedy(); // reads the token back after every step, as `keel run` does
         }
         const double rate = static_cast<double>(options_.decode) / seconds_since(start);
         samples.kv_read = (kv_before + kv_in_use(session_.cache().caches())) / 2;
@@ -243,17 +245,17 @@ class Bench {
         return rate;
     }
 
-    // Returns the tokens per second of all sequences together.
+    // Decodes with several sequences. Returns the tokens per second of all sequences together.
     double decode_together(DecodeSamples &samples) {
         const auto n = static_cast<size_t>(samples.sequences);
         const int64_t before = bench_tokens_before(samples.depth);
-        // The batch is kept, so that its memory is used again, like that of session_.
+        // The batch is kept, so that its memory is reused, like the memory of session_.
         if (!batch_) batch_ = std::make_unique<SessionBatch>(pipeline_);
         SessionBatch &batch = *batch_;
         const SessionBatch::Stats stats_before = batch.stats();
         std::vector<std::unique_ptr<Session>> owned;
         std::vector<Session *> sessions;
-        // Present and peak bytes of the sessions that have read their prompts.
+        // The bytes of the sessions that have read their prompts: now, and at the peak.
         uint64_t held = 0, most = 0;
         for (size_t i = 0; i < n; ++i) {
             owned.push_back(batch.make_session());
@@ -274,7 +276,7 @@ class Bench {
             ids.assign(n, ids_[static_cast<size_t>(before + i)]);
             for (const auto &outcome : batch.decode(sessions, ids, SessionBatch::Read::greedy)) {
                 if (outcome.kind != SessionBatch::Outcome::Kind::done)
-                    throw_error(outcome.error().kind(), "decoding {} sequences at once: {}", n,
+                    throw_error(outcome.error().kind(), "decode of {} sequences together: {}", n,
                                 outcome.detail);
             }
         }
@@ -296,7 +298,7 @@ class Bench {
     int64_t longest_prefill() const {
         return *std::max_element(options_.prefill.begin(), options_.prefill.end());
     }
-    // The deepest decode with one sequence; NULL if none is measured.
+    // Returns the decode at the largest depth with one sequence, or NULL if none was measured.
     const DecodeSamples *deepest_decode() const {
         const DecodeSamples *deepest = nullptr;
         for (const DecodeSamples &samples : decode_)
@@ -340,7 +342,7 @@ class Bench {
         report_.ops.push_back(std::move(result));
     }
 
-    // Bytes that one step reads: weights, K and V.
+    // The bytes that one step reads: weights, K and V.
     double bytes_read(const DecodeSamples &samples) const {
         return static_cast<double>(pipeline_.engines().weight_bytes_per_token() + samples.kv_read);
     }
@@ -376,7 +378,8 @@ class Bench {
         report_.decode.push_back(std::move(result));
     }
 
-    // The speed-up over one sequence. Each round measures both, one after the other.
+    // The speed-up over one sequence at the same depth. Each round measures both, one after the
+    // other.
     std::optional<double> of_one(const DecodeSamples &samples) const {
         const auto one =
             std::find_if(decode_.begin(), decode_.end(), [&](const DecodeSamples &other) {
@@ -415,7 +418,7 @@ class Bench {
         r.read_plain = Spread::of(plain_).median;
         r.read_prefetched = Spread::of(prefetched_).median;
         // The probe's buffer stays resident, so its size is subtracted. The peak before the probe
-        // is measured apart.
+        // was measured separately.
         const uint64_t peak = peak_resident_bytes();
         r.peak_resident_bytes =
             std::max(peak_before_probe_, peak > r.probe_bytes ? peak - r.probe_bytes : 0);
@@ -424,15 +427,15 @@ class Bench {
     Pipeline &pipeline_;
     const BenchOptions &options_;
     Session session_;
-    // For several sequences together; NULL until the first such measurement.
+    // The batch for several sequences; NULL until the first measurement with several sequences.
     std::unique_ptr<SessionBatch> batch_;
     std::unique_ptr<BandwidthProbe> probe_;
     std::vector<int32_t> ids_;
-    std::vector<DecodeSamples> decode_; // by depth, then by number of sequences
+    std::vector<DecodeSamples> decode_; // in the order of depth, then of the number of sequences
     std::vector<double> plain_, prefetched_;
-    int64_t done_ = 0, total_ = 0; // tokens
+    int64_t done_ = 0, total_ = 0; // in tokens
     uint64_t peak_before_probe_ = 0;
-    bool is_f32_ = true; // true: the f32 peak limits all matrix products of a prompt
+    bool is_f32_ = true; // the f32 peak limits all matrix products of a prompt
     BenchReport report_;
 };
 

@@ -28,15 +28,16 @@ double tensor_bytes(const keel_tensor &t) {
                : elements(t) / d(t.shape[t.rank - 1]) * row_bytes(t);
 }
 
-// Bytes of a weight on the device, or in its original form if the op falls back to another device.
+// Bytes of a weight on the device. If the op falls back to another device, the bytes of the
+// original form.
 double weight_bytes(const Device &device, const Weight &weight) {
     return weight.is_ready(device) ? d(static_cast<int64_t>(weight.bytes(device)))
                                    : tensor_bytes(*weight.shape());
 }
 
-// The data of a view that attention reads: K and V of the slots in use.
+// The K and V data that attention reads: the slots in use.
 struct Cache {
-    // Only slots from `begin` to `end` count.
+    // Counts only the slots from `begin` to `end`.
     Cache(Device &device, const keel_kv_view &view, int64_t begin = 0, int64_t end = INT64_MAX)
         : lengths(read_ints(device, *view.lengths)), key(row_bytes(*view.k)),
           value(row_bytes(*view.v)), key_size(d(view.k->shape[2])),
@@ -47,11 +48,11 @@ struct Cache {
     std::vector<int32_t> lengths;
     double key, value;           // bytes of one slot
     double key_size, value_size; // elements of one slot
-    double slots = 0;            // in all heads together
+    double slots = 0;            // slots in use of all heads together
 };
 
-// The number of pairs of a query and a slot that it sees, over all heads. Of the m queries only
-// those from `first` on count.
+// The number of pairs of a query and a slot that the query attends to, over all heads. Of the m
+// queries, only those from number `first` on count.
 double pairs_seen(const Cache &cache, int64_t m, int64_t first, int64_t heads, bool is_causal,
                   int64_t window) {
     double pairs = 0;
@@ -72,15 +73,14 @@ void add_attention(Device &device, const keel_attention_args &a, OpWork &work) {
     const int64_t window = (a.features & KEEL_ATTENTION_WINDOW) != 0 ? a.window : 0;
     work.flop +=
         2 * pairs_seen(cache, m, 0, heads, is_causal, window) * (cache.key_size + cache.value_size);
-    for (const int32_t length :
-         // Slots that no query sees (in a model with a window) need not be read.
-         cache.lengths)
+    // In a model with a window, slots outside the windows of all queries need not be read.
+    for (const int32_t length : cache.lengths)
         work.bytes += d(window > 0 ? std::min<int64_t>(length, m - 1 + window) : length) *
                       (cache.key + cache.value);
     if ((a.features & KEEL_ATTENTION_SCORES) == 0) return;
     work.bytes += cache.slots * 4;
-    // The scores of one query are the probabilities of the attention itself. For several queries
-    // the keys are multiplied again.
+    // With one query, the scores are the probabilities that attention computes anyway. With several
+    // queries, the queries and keys are multiplied again.
     const int64_t counted = a.scores->window == 0 ? m : std::min<int64_t>(a.scores->window, m);
     if (m > 1)
         work.flop +=
@@ -120,7 +120,7 @@ OpWork op_work(Device &device, const PlannedOp &op, const keel_op_args *args) {
         const std::string_view name = slot.name;
         if (name == "w" || name == "scores.out" || name.starts_with("kv.") ||
             name.starts_with("tables."))
-            continue; // counted by the switch below
+            continue; // the switch below counts these
         if (name == "out" && is_of_keys(op.op())) continue;
         work.bytes += tensor_bytes(slot.tensor) * (slot.access == OpCall::Access::in_out ? 2 : 1);
     }
@@ -132,7 +132,7 @@ OpWork op_work(Device &device, const PlannedOp &op, const keel_op_args *args) {
         work.flop += 2 * elements(*a.x) * d(a.out->shape[a.out->rank - 1]);
         break;
     }
-    case KEEL_OP_EMBED: { // one row of the matrix for each id
+    case KEEL_OP_EMBED: { // reads one row of the matrix for each id
         const auto &a = copy.as<keel_embed_args>();
         work.bytes +=
             elements(*a.ids) * row_bytes(op.weight() != nullptr ? *op.weight()->shape() : *a.w);

@@ -10,39 +10,41 @@
 
 namespace keel {
 
-// The work of a call of an op, independent of the kernel. 0: not counted.
+// The work of one call of an op. It does not depend on the kernel. 0 means that it is not counted.
 struct OpWork {
-    // Of matmul, attention, and scores of several queries (which multiply the keys again): two
-    // operations for each product that is added to a sum.
+    // Floating-point operations of matmul, attention, and the scores of several queries (which
+    // multiply the queries and keys again). Each multiply-add counts as two operations.
     double flop = 0;
-    double bytes = 0; // weights, K and V of the slots in use, and each input and output once
+    double bytes = 0; // weights, K and V of the slots in use, and each input and output, each once
 };
-// `args`: as in the call. The slots in use are read back from the device. Not counted: ops that
-// move a cache (kv_gather, kv_rerotate), and scores over ranges of slots.
+// Computes the work of a call with the arguments `args`. Reads the slots in use back from the
+// device. Ops that move a cache (kv_gather, kv_rerotate) and scores over ranges of slots are not
+// counted.
 OpWork op_work(Device &device, const PlannedOp &op, const keel_op_args *args);
 
-// Is the op limited by the peak of f32 multiply-adds that the bench measures (probes/flops.hpp)? It
-// is if it runs on the processor in f32. A kernel named "fast" multiplies in 8 or 16 bits, so it
-// may be faster than this peak.
+// True if the peak of f32 multiply-adds that probes/flops.hpp measures limits the op. This is so if
+// the op runs on the processor in f32. A kernel named "fast" multiplies in 8 or 16 bits, so it may
+// be faster than this peak.
 bool f32_peak_limits(const Device &device, const PlannedOp &op);
 
-// The calls of one part of the model with one kernel. A part is for example "down", in all layers.
+// The sum over all calls of one part of the model with one kernel. A part is for example "down"
+// (the down projection) in all layers.
 struct OpTotal {
     std::string part, op, kernel;
     uint64_t calls = 0;
-    double seconds = 0, flop = 0, bytes = 0; // of all calls
-    bool f32_peak_limits = false;            // as the function f32_peak_limits() returns it
+    double seconds = 0, flop = 0, bytes = 0; // of all calls together
+    bool f32_peak_limits = false;            // the result of f32_peak_limits()
 
     double flops() const { return seconds > 0 ? flop / seconds : 0; } // operations per second
-    // Bytes per second.
+    // Bytes per second of all calls.
     double bytes_per_second() const { return seconds > 0 ? bytes / seconds : 0; }
 };
 
-// Times every op of a pipeline's engines while it lives. It waits for the device after each op, so
-// on a device with a queue it shows the time of the op alone, not its share of a step. While it
-// lives, steps are neither recorded for resubmission nor queued ahead. It does not time the ops
-// that sequences in a batch share (keel.batched_decode/1). Use it on the thread that runs the
-// pipeline. The pipeline must outlive it.
+// While this object exists, it times every op of a pipeline's engines. It waits for the device
+// after each op. So on a device with a queue it measures the time of the op alone, not the op's
+// share of a step. Steps are not recorded for resubmission and not queued ahead during this time.
+// Ops that sequences of a batch share (keel.batched_decode/1) are not timed. Use the object only on
+// the thread that runs the pipeline. The pipeline must outlive it.
 class OpTimes {
   public:
     explicit OpTimes(Pipeline &pipeline);
@@ -50,7 +52,7 @@ class OpTimes {
     OpTimes(const OpTimes &) = delete;
     OpTimes &operator=(const OpTimes &) = delete;
 
-    // In the order of their first run.
+    // The totals in the order in which the ops first ran.
     const std::vector<OpTotal> &totals() const { return totals_; }
 
   private:
@@ -58,7 +60,7 @@ class OpTimes {
 
     using Clock = std::chrono::steady_clock;
     Pipeline &pipeline_;
-    Clock::time_point begin_; // start of the running op
+    Clock::time_point begin_; // start of the op that is running
     std::vector<OpTotal> totals_;
 };
 

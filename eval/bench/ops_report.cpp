@@ -1,4 +1,4 @@
-// The tables of `keel bench` for each op.
+// The tables of `keel bench` that list the time of each op.
 #include "eval/bench/report.hpp"
 
 #include "eval/page/text_table.hpp"
@@ -13,7 +13,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// A share of a limit. Nothing if the limit was not measured or the work was not counted.
+// A share of a limit. nullopt if the limit was not measured or the work was not counted.
 std::optional<double> share(double value, double limit) {
     if (value <= 0 || limit <= 0) return std::nullopt;
     return value / limit;
@@ -21,7 +21,7 @@ std::optional<double> share(double value, double limit) {
 
 std::string giga_or_dash(double value) { return value > 0 ? rate_text(value / 1e9) : "-"; }
 
-// The share of the f32 peak, if this peak limits the op.
+// The share of the f32 peak. nullopt if this peak does not limit the op.
 std::optional<double> peak_share(const OpTotal &op, double peak) {
     return op.f32_peak_limits ? share(op.flops(), peak) : std::nullopt;
 }
@@ -39,7 +39,7 @@ OpTotal sum(const std::vector<OpTotal> &ops) {
     return all;
 }
 
-// The times in the table are of one pass: the whole prompt, or one token.
+// The times in the table are for one pass: the whole prompt, or one decoded token.
 double passes(const OpsResult &r) {
     return r.is_prefill ? 1 : static_cast<double>(std::max<int64_t>(r.tokens, 1));
 }

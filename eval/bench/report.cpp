@@ -17,7 +17,7 @@ using Row = std::vector<std::string>;
 std::string giga(double value) { return rate_text(value / 1e9); }
 
 std::string spread_text(const Spread &s) {
-    // A single reading has no spread.
+    // One sample alone has no spread.
     return s.median > 0 && s.samples.size() > 1
                ? fmt::format("+-{:.1f}%", 100 * s.deviation / s.median)
                : "-";
@@ -56,7 +56,7 @@ std::string heading(const BenchReport &r, std::string_view version) {
                        format_bytes(r.peak_resident_bytes));
     if (r.fallbacks > 0)
         out += fmt::format(
-            "{} planned ops run elsewhere than on the backend; `keel run --explain` tells which\n",
+            "{} planned ops do not run on the backend itself; `keel run --explain` lists them\n",
             r.fallbacks);
     return out;
 }
@@ -75,7 +75,7 @@ std::string prefill_table(const BenchReport &r) {
     return aligned_table(rows);
 }
 
-// The bytes of caches plus policy.
+// The bytes of caches and policy data, as text.
 std::string held_text(const DecodeResult &d) { return format_bytes(d.kv_bytes + d.policy_bytes); }
 
 std::string decode_table(const BenchReport &r) {
@@ -93,7 +93,7 @@ std::string decode_table(const BenchReport &r) {
     return aligned_table(rows);
 }
 
-// The table of steps with several sequences.
+// The table of the decodes with several sequences.
 std::string batch_table(const BenchReport &r) {
     std::vector<Row> rows{{"decode at once", "tokens/s", "spread", "range", "each", "x one",
                            "ms/step", "GB/s", "of read", "held", "most held", "submits", "waits"}};
@@ -117,20 +117,20 @@ bool has_sequences(const BenchReport &r, bool several) {
 }
 
 std::string probe_text(const BenchReport &r) {
-    if (r.probe_isa.empty()) return "no probes: the ratios to the machine's limits are missing\n";
+    if (r.probe_isa.empty())
+        return "without probes, the shares of the machine's limits are not known\n";
     std::string out =
-        fmt::format("limits of this machine, measured in between ({} loops, {} thread{}):\n",
+        fmt::format("limits of this machine, measured between the tests ({} loops, {} thread{}):\n",
                     r.probe_isa, r.threads, r.threads == 1 ? "" : "s");
     if (r.read_plain > 0) {
         out += fmt::format("  read {} GB/s ({} plain, {} with prefetch, {} buffer)\n",
                            giga(std::max(r.read_plain, r.read_prefetched)), giga(r.read_plain),
                            giga(r.read_prefetched), format_bytes(r.probe_bytes));
     }
-    return out +
-           fmt::format(
-               "  f32 multiply-add {} GFLOP/s; not the limit of kernels named fast and of GPUs, "
-               "so they have no share\n",
-               giga(r.peak_flops));
+    return out + fmt::format("  f32 multiply-add {} GFLOP/s; kernels named 'fast' and GPUs can be "
+                             "faster, so they "
+                             "show no share of this peak\n",
+                             giga(r.peak_flops));
 }
 
 Json spread_json(const Spread &s) {

@@ -8,13 +8,14 @@
 
 namespace keel {
 
-// The text for the terminal: lines about the machine and the model, a table of the tests, and a
-// line about the probes. `version`: of the program.
+// The report as text for the terminal: lines about the machine and the model, tables of the tests,
+// and lines about the probes. `version` is the version of the program.
 std::string bench_table(const BenchReport &report, std::string_view version);
-// The same as JSON, with all samples. Rates are per second, sizes in bytes.
+// The report as JSON, with all samples. Rates are per second, sizes are in bytes.
 nlohmann::ordered_json bench_json(const BenchReport &report, std::string_view version);
 
-// The parts of both for BenchReport::ops. Without ops: an empty text, an empty array.
+// The parts of text and JSON for BenchReport::ops. If there are no ops: an empty text, an empty
+// array.
 std::string ops_tables(const BenchReport &report);
 nlohmann::ordered_json ops_json(const BenchReport &report);
 

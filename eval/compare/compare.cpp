@@ -10,16 +10,17 @@
 namespace keel {
 namespace {
 
-// The most bytes of the outputs of one step of the second pipeline. They are kept on the host.
+// Limit for the bytes of the outputs of one step. The host keeps the outputs of the second
+// pipeline's step.
 constexpr uint64_t record_bytes = uint64_t{256} << 20;
-constexpr int64_t largest_chunk = 32; // tokens
+constexpr int64_t largest_chunk = 32; // limit for the tokens of a chunk
 
 void require_same(const char *what, int64_t a, int64_t b) {
     if (a == b) return;
-    throw_error(
-        ErrorKind::input,
-        "the two pipelines cannot be compared op by op: {} is {} in the first and {} in the second",
-        what, a, b);
+    throw_error(ErrorKind::input,
+                "cannot compare the pipelines op by op: {} is {} in the first and {} in the "
+                "second; use pipelines with the same model shape",
+                what, a, b);
 }
 
 std::string value_text(const keel_param *p) {
@@ -28,20 +29,19 @@ std::string value_text(const keel_param *p) {
     return p->type == KEEL_PARAM_FLOAT ? fmt::format("{}", p->f) : fmt::format("{}", p->i);
 }
 
-// Policies with other parameters would keep other slots. Then every op after an eviction would
-// differ.
+// Throws Error(input) if the parameters of the policies differ. The policies would then keep
+// different slots, so every op after an eviction would differ.
 void check_policies(const PolicyBinding &a, const PolicyBinding &b) {
     const auto check = [](const char *section, const BoundPlugin &x, const BoundPlugin &y) {
         if (x.library == nullptr || x.library != y.library) return;
         for (const keel_param &p : x.params.rows()) {
             const std::string first = value_text(&p), second = value_text(y.params.find(p.key));
             if (first != second)
-                throw_error(ErrorKind::input,
-                            "the two pipelines cannot be compared op by op: {}.params.{} is {} in "
-                            "the first "
-                            "and {} in the "
-                            "second, so they keep other slots",
-                            section, p.key, first, second);
+                throw_error(
+                    ErrorKind::input,
+                    "cannot compare the pipelines op by op: {}.params.{} is {} in the first and "
+                    "{} in the second, so they would keep different slots; use equal values",
+                    section, p.key, first, second);
         }
     };
     check("policy", a.policy, b.policy);
@@ -59,9 +59,8 @@ void check_models(Pipeline &a, Pipeline &b) {
     require_same("the vocabulary", m.vocab_size, n.vocab_size);
     if (*a.config().policy.plugin != *b.config().policy.plugin) {
         throw_error(ErrorKind::input,
-                    "the two pipelines cannot be compared op by op: the first has policy {}, the "
-                    "second {}; "
-                    "--set policy.plugin=none for both compares the computation alone",
+                    "cannot compare the pipelines op by op: the first has policy {}, the second "
+                    "{}; use one policy, or --set policy.plugin=none to compare without eviction",
                     *a.config().policy.plugin, *b.config().policy.plugin);
     }
     check_policies(a.policies().own(), b.policies().own());
@@ -69,21 +68,22 @@ void check_models(Pipeline &a, Pipeline &b) {
 
 void check_tokens(Pipeline &a, Pipeline &b, const CompareOptions &o) {
     if (o.prompt.empty())
-        throw_error(ErrorKind::usage, "nothing to compare: the prompt has no tokens");
+        throw_error(ErrorKind::usage, "expected a prompt with at least one token, found none");
     if (o.steps < 0 || o.steps > 100000)
         throw_error(ErrorKind::usage, "steps: expected 0 to 100000, found {}", o.steps);
     if (o.bound && !(*o.bound >= 0))
         throw_error(ErrorKind::usage, "bound: expected 0 or more, found {}", *o.bound);
     for (const int32_t id : o.prompt) {
         if (id < 0 || id >= a.model().vocab_size)
-            throw_error(ErrorKind::usage, "token {}: the vocabulary ends at {}", id,
+            throw_error(ErrorKind::usage, "prompt: token {} is not in the vocabulary (0 to {})", id,
                         a.model().vocab_size - 1);
     }
     const auto needed = static_cast<int64_t>(o.prompt.size()) + o.steps;
     for (Pipeline *p : {&a, &b}) {
         if (p->policy_setup().keeps_all() && needed > p->context())
             throw_error(ErrorKind::usage,
-                        "{} tokens and {} steps need a context of {}, a pipeline has {}",
+                        "{} tokens and {} steps need a context of {}, but a pipeline has {}; use a "
+                        "shorter prompt or fewer steps",
                         o.prompt.size(), o.steps, needed, p->context());
     }
 }
@@ -111,7 +111,7 @@ std::string dtypes_of(Pipeline &p) {
                        key == value ? key : key + " and " + value);
 }
 
-// Adds a row of each pipeline: the KL divergence of the first from the second.
+// Compares the logits of one row: adds the KL divergence of the first pipeline from the second.
 void add_logits(CompareLogits &sums, std::span<const float> a, std::span<const float> b) {
     for (size_t i = 0; i < a.size(); ++i)
         sums.max_difference =
@@ -127,8 +127,8 @@ class Comparison {
     Comparison(Pipeline &a, Pipeline &b, const CompareOptions &options)
         : a_(a), b_(b), options_(options), judge_(a, b, options, report_), session_a_(a),
           session_b_(b) {
-        // With `resync`, the first pipeline computes each op with the second's numbers. A separate
-        // session then measures the first with its own numbers.
+        // With `resync`, the first pipeline computes each op from the second pipeline's numbers. So
+        // a separate session runs the first pipeline with its own numbers.
         if (options.resync) free_ = std::make_unique<Session>(a);
     }
 
@@ -156,7 +156,7 @@ class Comparison {
             const int32_t id = next_;
             const auto feed = [&](Session &s) {
                 s.decode(id);
-                (void)s.greedy(); // argmax is an op too, so it is compared
+                (void)s.greedy(); // argmax is an op too, so it runs and is compared
             };
             step(fmt::format("decode of token {}", total + i), feed, true);
             progress(total + i + 1, total + options_.steps);
@@ -166,8 +166,8 @@ class Comparison {
     }
 
   private:
-    // The second pipeline runs first, and its outputs are kept. Then the first runs and is compared
-    // with them.
+    // First runs the step in the second pipeline and keeps its outputs. Then runs the step in the
+    // first pipeline and compares each op.
     template <typename Feed>
     void step(const std::string &name, const Feed &feed, bool with_logits) {
         judge_.begin_step(name);
@@ -209,7 +209,7 @@ class Comparison {
         next_ = most_likely(logits);
     }
 
-    // After the last op of a layer: compares the residual streams of both pipelines.
+    // After the last op of a layer, compares the residual streams of both pipelines.
     void add_layer(const PlannedOp &op, const keel_op_args *args) {
         const keel_tensor *x = residual_after(op, args);
         if (x == nullptr || layer_ >= residuals_.size()) return;
@@ -220,7 +220,7 @@ class Comparison {
         sums.layer = op.tag().layer;
         for (size_t i = 0; i < a.size() && i < b.size(); ++i) {
             const double d = static_cast<double>(a[i]) - b[i];
-            if (!std::isfinite(d)) continue; // the comparison of ops finds the cause
+            if (!std::isfinite(d)) continue; // the comparison of the ops finds the cause
             sums.squares += d * d;
             sums.scale += static_cast<double>(b[i]) * b[i];
             sums.largest = std::max(sums.largest, std::abs(d));
@@ -239,9 +239,10 @@ class Comparison {
     OpJudge judge_;
     Session session_a_, session_b_;
     std::unique_ptr<Session> free_;
-    std::vector<std::vector<float>> residuals_; // of the second's step, [layers]
-    size_t layer_ = 0;                          // the first's position in residuals_
-    int32_t next_ = 0;                          // the second's most likely token
+    // [layers] the residual streams of the second pipeline's step
+    std::vector<std::vector<float>> residuals_;
+    size_t layer_ = 0; // position of the first pipeline in residuals_
+    int32_t next_ = 0; // most likely next token of the second pipeline
 };
 
 } // namespace

@@ -14,7 +14,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Is the backend's parameter `compute` "fast"?
+// True if the backend's parameter `compute` is "fast".
 bool is_fast(const Pipeline &pipeline) {
     const pipeline::BackendSection &section = pipeline.config().backend;
     if (is_reference(*section.plugin)) return false;
@@ -28,9 +28,9 @@ keel_dtype weight_dtype(const PlannedOp &op) {
     return op.weight() != nullptr ? op.weight()->dtype() : none;
 }
 
-// Does the op move blocks to more memory, or copy blocks for a forked sequence? Such ops are not
-// compared: the device decides when memory grows, and the bytes after the last token of a block are
-// old. A wrong copy shows in the ops that read the cache.
+// True if the op copies blocks of the cache: to a larger memory, or for a forked sequence. These
+// ops are not compared. The device decides when memory grows, and the bytes after the last token of
+// a block have old values. A wrong copy appears in the ops that read the cache.
 bool moves_blocks(const PlannedOp &op) { return op.tag().role == Role::kv_block_copy; }
 
 } // namespace
@@ -60,8 +60,9 @@ void OpJudge::before(const PlannedOp &op, const keel_op_args *args) {
 
 void OpJudge::after(const PlannedOp &op, const keel_op_args *args) {
     if (moves_blocks(op)) return;
-    // An additional op. end_step() reports it, not this function: it may be of a second pass that
-    // looks for the op with numbers that are not finite, and such a pass ends with its own error.
+    // The first pipeline has an additional op. end_step() reports it. This function must not,
+    // because the first pipeline may run ops again to find the one whose numbers are not finite.
+    // That second pass ends with an error of its own.
     if (next_ >= records_.size()) {
         if (surplus_.empty()) surplus_ = op.label();
         return;
@@ -73,7 +74,7 @@ void OpJudge::after(const PlannedOp &op, const keel_op_args *args) {
     const Worst worst = judge(op, other, mine);
     note(op, other, mine, worst, args);
     if (options_.resync) write_outputs(a_.device(), op.op(), args, other.outputs);
-    other.outputs.clear(); // frees the outputs, because a step's record is large
+    other.outputs.clear(); // frees memory early, because the records of a step are large
     inputs_.reset();
 }
 
@@ -83,12 +84,12 @@ void OpJudge::end_step() {
 }
 
 void OpJudge::mismatch(const std::string &mine, const std::string &theirs) const {
-    throw_error(ErrorKind::input,
-                "{}: the two pipelines do not do the same ops: the first has {}, the second {}; "
-                "the same model, "
-                "policy and budget are needed to compare them op by op",
-                step_, mine.empty() ? "no more" : "'" + mine + "'",
-                theirs.empty() ? "no more" : "'" + theirs + "'");
+    throw_error(
+        ErrorKind::input,
+        "{}: the pipelines run different ops: the first has {}, the second {}; use the same "
+        "model, policy and budget in both",
+        step_, mine.empty() ? "no more ops" : "'" + mine + "'",
+        theirs.empty() ? "no more" : "'" + theirs + "'");
 }
 
 OpDifference OpJudge::difference(const PlannedOp &op, const Record &other) const {
@@ -111,7 +112,7 @@ OpJudge::Worst OpJudge::judge(const PlannedOp &op, const Record &other,
         const TensorValues &a = mine[i].values, &b = other.outputs[i].values;
         if (a.shape != b.shape || a.rows != b.rows || a.values.size() != b.values.size())
             mismatch(op.label() + " of another shape", label_text(other.tag));
-        // An integer is an index, so any other value is wrong.
+        // An i32 output has indices, so its values must be equal.
         const bool whole = a.dtype == KEEL_DTYPE_I32;
         const double bound =
             whole ? 0
@@ -128,7 +129,7 @@ OpJudge::Worst OpJudge::judge(const PlannedOp &op, const Record &other,
         }
         worst.squares += e.squares;
         worst.scale += e.scale;
-        if (worst.bound == 0) worst.bound = bound; // for an op without an error
+        if (worst.bound == 0) worst.bound = bound; // for a call without any error
     }
     return worst;
 }

@@ -12,20 +12,20 @@
 
 namespace keel {
 
-// Compares the ops of a step of the first pipeline with those of the second, and fills in the
-// report.
+// Compares the ops of a step in the first pipeline with the ops of the same step in the second
+// pipeline. Fills in the report.
 class OpJudge {
   public:
     OpJudge(Pipeline &first, Pipeline &second, const CompareOptions &options,
             CompareReport &report);
 
     void begin_step(const std::string &name);
-    // After an op of the second pipeline.
+    // Call this after each op of the second pipeline. It keeps the op's outputs.
     void record(const PlannedOp &op, const keel_op_args *args);
-    // Before an op of the first pipeline.
+    // Call these before and after each op of the first pipeline. after() compares the outputs.
     void before(const PlannedOp &op, const keel_op_args *args);
     void after(const PlannedOp &op, const keel_op_args *args);
-    void end_step(); // throws Error(input) if only one pipeline had some op
+    void end_step(); // throws Error(input) if only one pipeline ran some op
 
   private:
     struct Record {
@@ -38,7 +38,7 @@ class OpJudge {
     struct Worst {
         size_t output = 0, element = 0;
         double error = 0, bound = 0, ratio = 0;
-        double squares = 0, scale = 0; // over all outputs
+        double squares = 0, scale = 0; // sums over all outputs
     };
 
     OpDifference difference(const PlannedOp &op, const Record &other) const;
@@ -55,11 +55,12 @@ class OpJudge {
     CompareReport &report_;
     bool fast_;
     std::string step_;
-    std::vector<Record> records_;          // the ops of the second's step
-    size_t next_ = 0;                      // the first's position in records_
-    std::string surplus_;                  // label of an op that only the first has; empty: none
-    std::unique_ptr<OpDump> inputs_;       // of the running op; only until the first finding
-    std::map<std::string, size_t> row_of_; // from part to index into the report's rows
+    std::vector<Record> records_; // the ops of the second pipeline's step
+    size_t next_ = 0;             // position of the first pipeline in records_
+    std::string surplus_;         // label of an op that only the first pipeline ran; empty: none
+    // Inputs of the op that is running. NULL after the first finding.
+    std::unique_ptr<OpDump> inputs_;
+    std::map<std::string, size_t> row_of_; // from a part to the index of its row in the report
 };
 
 } // namespace keel

@@ -5,28 +5,30 @@
 namespace keel {
 namespace {
 
-// The bounds for all dtypes. Errors are relative to the largest value of the row.
+// The bounds for each dtype. Errors are relative to the largest value of the row.
 struct Coarseness {
     keel_dtype dtype;
-    // Of a stored value: a whole step, because nearly equal inputs may be rounded to different
-    // sides.
+    // Bound for stored values: a whole rounding step, because nearly equal inputs may be rounded to
+    // different sides.
     double rounding;
-    // Of dot products with values in this dtype, if the other pipeline has a finer dtype.
+    // Bound for dot products with values of this dtype, if the other pipeline has a more precise
+    // dtype.
     double products;
-    // Of attention over such keys and values. The exponential multiplies an error of a logit, so
-    // near ties may turn. The bound is four times the largest error that was seen on models/tiny
-    // with random prompts. With 2, only NaN is found.
+    // Bound for attention with keys and values of this dtype. The exponential increases the error
+    // of a logit, and nearly equal logits may change their order. The bound is four times the
+    // largest error that was measured on models/tiny with random prompts. A bound of 2 finds only
+    // NaN.
     double softmax;
 };
 constexpr Coarseness table[] = {
     {KEEL_DTYPE_F32, 1e-6, 1e-4, 1e-4},
     {KEEL_DTYPE_F16, 1e-3, 4e-3, 5e-2},   // 11 bits: a step is 2^-10
-    {KEEL_DTYPE_BF16, 8e-3, 3e-2, 0.2},   // 8 bits: 2^-7
+    {KEEL_DTYPE_BF16, 8e-3, 3e-2, 0.2},   // 8 bits: a step is 2^-7
     {KEEL_DTYPE_Q8_0, 1.2e-2, 3e-2, 0.9}, // a step is 1/127 of the block's largest value
-    {KEEL_DTYPE_Q4_0, 0.15, 0.3, 2},      // a step is 1/8 of it
-    {KEEL_DTYPE_Q6_K, 5e-2, 0.1, 2},      // for weights; a step is 1/32 of it
-    {KEEL_DTYPE_Q5_K, 7e-2, 0.15, 2},     // for weights; a step is 1/31 of it
-    {KEEL_DTYPE_Q4_K, 0.14, 0.3, 2},      // for weights; a step is 1/15 of it
+    {KEEL_DTYPE_Q4_0, 0.15, 0.3, 2},      // a step is 1/8 of the block's largest value
+    {KEEL_DTYPE_Q6_K, 5e-2, 0.1, 2},  // for weights; a step is 1/32 of the block's largest value
+    {KEEL_DTYPE_Q5_K, 7e-2, 0.15, 2}, // for weights; a step is 1/31 of the block's largest value
+    {KEEL_DTYPE_Q4_K, 0.14, 0.3, 2},  // for weights; a step is 1/15 of the block's largest value
 };
 
 const Coarseness &coarseness(keel_dtype dtype) {
@@ -36,14 +38,14 @@ const Coarseness &coarseness(keel_dtype dtype) {
     return table[0];
 }
 
-constexpr double exact_sums = 1e-4;   // sums of f32 in another order: matmul, attention, scores
-constexpr double exact_others = 1e-5; // one or two roundings
-// Activations are quantized to 8 bits for products with 8-bit and 4-bit weights.
+constexpr double exact_sums = 1e-4;   // matmul, attention, scores: f32 sums in another order
+constexpr double exact_others = 1e-5; // other ops: one or two roundings
+// Bound for products with 8-bit and 4-bit weights, for which activations are quantized to 8 bits.
 constexpr double fast_blocks = 3e-2;
-constexpr double fast_sums = 8e-3; // both operands are rounded to bf16
-// Queries, keys, probabilities and values have at least the precision of bf16. The exponential
-// multiplies an error of a logit. The bound is four times the error that was seen on models/tiny
-// (0.018).
+constexpr double fast_sums = 8e-3; // bound for products with both operands rounded to bf16
+// Bound for attention in which queries, keys, probabilities and values have at least the precision
+// of bf16. The exponential increases the error of a logit. The bound is four times the error that
+// was measured on models/tiny (0.018).
 constexpr double fast_attention = 7e-2;
 
 bool is_attention(keel_op op) { return op == KEEL_OP_ATTENTION || op == KEEL_OP_ATTENTION_SCORES; }

@@ -6,21 +6,22 @@
 
 namespace keel {
 
-// The differences of two pipelines that decide the bound of an op.
+// The differences between two pipelines that determine the bound of an op.
 struct OpDifference {
-    // At least one backend trades exactness for speed: its parameter `compute` is "fast".
+    // True if at least one backend computes faster but less exactly: its parameter `compute` is
+    // "fast".
     bool fast = false;
     keel_dtype weight_a = KEEL_DTYPE_NONE, weight_b = KEEL_DTYPE_NONE; // for matmul and embed
-    // The coarser of the dtypes of K and V.
+    // For each pipeline, the less precise of the dtypes of K and V.
     keel_dtype kv_a = KEEL_DTYPE_NONE, kv_b = KEEL_DTYPE_NONE;
 };
 
-// The largest allowed error of an element of an output: |a - b| / (1 + max|b| of its row). The
-// source file has the table with its reasons. `output`: the coarser of the two outputs' dtypes.
-// `is_kv_row`: the output is a row of the cache.
+// The largest allowed error of an output element. The error is |a - b| / (1 + max|b| of its row).
+// The source file explains the values. `output` is the less precise of the two outputs' dtypes.
+// `is_kv_row` is true if the output is a row of the cache.
 double op_bound(keel_op op, const OpDifference &difference, keel_dtype output, bool is_kv_row);
 
-// The dtype with the lower precision.
+// Returns the dtype with the lower precision.
 keel_dtype coarser(keel_dtype a, keel_dtype b);
 
 } // namespace keel

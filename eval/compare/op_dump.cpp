@@ -13,14 +13,15 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr uint64_t largest_tensor = uint64_t{64} << 20; // the most bytes of a tensor's file
-constexpr uint64_t largest_weight = uint64_t{1} << 30;  // the most bytes of a weight's file
+constexpr uint64_t largest_tensor = uint64_t{64} << 20; // limit for the bytes of a tensor's file
+constexpr uint64_t largest_weight = uint64_t{1} << 30;  // limit for the bytes of a weight's file
 
 bool begins_with(std::string_view text, std::string_view start) {
     return text.substr(0, start.size()) == start;
 }
 
-bool is_late(std::string_view name) { // the op never writes it, or it is read separately
+// True for tensors that the op never writes, and for tensors that are read separately.
+bool is_late(std::string_view name) {
     return begins_with(name, "kv.") || begins_with(name, "to.") || begins_with(name, "tables.") ||
            name == "w";
 }
@@ -29,7 +30,7 @@ template <typename Args> const Args &as(const keel_op_args *args) {
     return *reinterpret_cast<const Args *>(args);
 }
 
-// The numbers among an op's args, for the ops of a graph.
+// Returns the numbers among an op's args, for the ops of a model's graph.
 std::vector<std::pair<std::string, double>> scalars_of(keel_op op, const keel_op_args *args) {
     const auto with_rope = [](std::vector<std::pair<std::string, double>> list,
                               const keel_rope_tables *tables) {
@@ -127,8 +128,8 @@ template <typename T> std::vector<std::byte> bytes_of(const std::vector<T> &valu
 
 namespace {
 
-// The number of slots of each head from which a compaction reads. The view's lengths cannot be
-// used, because they may be those before or after the compaction.
+// The number of slots of each head that a compaction reads. The lengths in the view cannot be used,
+// because they may be those before or those after the compaction.
 std::vector<int32_t> gathered_slots(Device &device, const keel_kv_gather_args &a) {
     std::vector<int32_t> slots = read_ints(device, *a.count);
     const std::vector<int32_t> index = read_ints(device, *a.index);
@@ -140,7 +141,7 @@ std::vector<int32_t> gathered_slots(Device &device, const keel_kv_gather_args &a
     return slots;
 }
 
-// Does the op read rows of a cache without a change?
+// True if the op reads rows of the cache and does not change them.
 bool only_reads(keel_op op) {
     switch (op) {
     case KEEL_OP_ATTENTION:
@@ -182,7 +183,7 @@ OpDump::OpDump(Device &device, const PlannedOp &op, const keel_op_args *args)
         if (slot.access == OpCall::Access::out) continue;
         add(device, slot.tensor, slot.name, slot.access == OpCall::Access::in ? "in" : "in_out");
     }
-    // The op changes the cache, so its rows are read now.
+    // The op changes the cache, so its rows must be read before it runs.
     if (op.op() == KEEL_OP_KV_REROTATE) add_view(device, *as<keel_kv_rerotate_args>(args).kv, {});
     if (op.op() == KEEL_OP_KV_GATHER) {
         const auto &a = as<keel_kv_gather_args>(args);
@@ -215,7 +216,8 @@ void OpDump::add_shape(const keel_kv_view &view) {
     scalars_.emplace_back("value_dtype", view.v->dtype);
 }
 
-// Adds the cache as rows, head by head, without its blocks. A replay allocates new blocks.
+// Adds the rows of the cache, head by head. Blocks are not saved, because a replay allocates new
+// blocks.
 void OpDump::add_view(Device &device, const keel_kv_view &view, std::vector<int32_t> lengths) {
     if (lengths.empty()) lengths = read_ints(device, *view.lengths);
     add_shape(view);
@@ -253,7 +255,7 @@ void OpDump::add_view(Device &device, const keel_kv_view &view, std::vector<int3
     entries_.push_back(std::move(positions));
 }
 
-// Adds the weight in its own dtype, because another dtype would select another kernel.
+// Adds the weight in its own dtype. Another dtype would select another kernel in the replay.
 void OpDump::add_weight(Pipeline &pipeline, const PlannedOp &op) {
     const Weight *weight = find_weight(pipeline, op.weight());
     if (weight == nullptr) return;

@@ -9,7 +9,8 @@ namespace {
 
 constexpr double infinite = std::numeric_limits<double>::infinity();
 
-// |a - b| / scale. Values that are not finite must be equal.
+// Returns |a - b| / scale. Values that are not finite must be equal; otherwise the error is
+// infinite.
 double error_of(float a, float b, double scale) {
     if (std::isnan(a) && std::isnan(b)) return 0;
     if (a == b) return 0;
@@ -26,7 +27,7 @@ double ratio_of(double error, double bound) {
 OutputError output_error(const OpOutput &mine, const TensorValues &expected, double bound) {
     OutputError out;
     const std::vector<float> &a = mine.values.values, &b = expected.values;
-    const bool whole = mine.values.dtype == KEEL_DTYPE_I32; // an integer is an index
+    const bool whole = mine.values.dtype == KEEL_DTYPE_I32; // integers are indices
     const auto inner = static_cast<size_t>(std::max<int64_t>(expected.inner(), 1));
     for (size_t row = 0; row + inner <= b.size(); row += inner) {
         double scale = 1;

@@ -4,19 +4,19 @@
 
 namespace keel {
 
-// The error of an output.
+// The error of an output, compared with the expected values.
 struct OutputError {
-    size_t element = 0; // the element with the largest ratio
-    // Of that element: |a - b| / (1 + max|b| of its row). For integers: |a - b|.
+    size_t element = 0; // the element with the largest ratio of error to bound
+    // The error of this element: |a - b| / (1 + max|b| of its row). For integers: |a - b|.
     double error = 0;
     double ratio = 0;              // error / bound; infinite if the bound is 0
-    uint64_t beyond = 0;           // elements beyond the bound
-    double largest = 0;            // the largest |a - b| of elements that are finite on both sides
-    double squares = 0, scale = 0; // sums of (a - b)^2 and b^2 over these elements
+    uint64_t beyond = 0;           // number of elements beyond the bound
+    double largest = 0;            // largest |a - b| of the elements that are finite in both
+    double squares = 0, scale = 0; // sums of (a - b)^2 and b^2 over the finite elements
 };
 
-// Compares outputs of the same shape. Elements without a meaning are left out (see OpOutput::counts
-// of `mine`).
+// Compares two outputs of the same shape. Elements for which OpOutput::counts() of `mine` is false
+// are ignored.
 OutputError output_error(const OpOutput &mine, const TensorValues &expected, double bound);
 
 } // namespace keel

@@ -18,7 +18,7 @@ bool is_output(const OpCall::Operand &slot) {
            is_readable(slot.tensor.dtype);
 }
 
-// The slots of the cache that the op wrote; empty: none.
+// Returns the slots of the cache that the op wrote. Empty: none.
 std::vector<SlotRange> written_slots(Device &device, keel_op op, const keel_op_args *args,
                                      const std::vector<int32_t> &lengths) {
     std::vector<SlotRange> ranges;
@@ -49,8 +49,8 @@ std::vector<SlotRange> written_slots(Device &device, keel_op op, const keel_op_a
     return ranges;
 }
 
-// Arrays with a column for each slot are written up to each head's length. The columns after it are
-// old.
+// Arrays with a column for each slot are written up to the length of each head. The columns after
+// it have old values, so they are not compared.
 void set_limits(OpOutput &output, keel_op op, const std::vector<int32_t> &lengths) {
     const auto &shape = output.values.shape;
     const bool per_slot = op == KEEL_OP_ATTENTION_SCORES || op == KEEL_OP_KEY_PROJECT ||
@@ -66,7 +66,7 @@ void set_limits(OpOutput &output, keel_op op, const std::vector<int32_t> &length
 
 bool OpOutput::counts(size_t element) const {
     if (limits.empty()) return true;
-    size_t within = 1; // elements of one entry of the second dimension
+    size_t within = 1; // number of elements of one entry of the second dimension
     for (size_t i = 2; i < values.shape.size(); ++i) within *= static_cast<size_t>(values.shape[i]);
     const auto columns = static_cast<size_t>(values.shape[1]);
     const size_t row = element / (within * columns), column = element / within % columns;

@@ -8,22 +8,25 @@
 
 namespace keel {
 
-// The values that a call of an op wrote.
+// The values of an output after a call of an op.
 struct OpOutput {
     TensorValues values;
-    // These are rows of the cache, which are written through its view.
+    // is_kv_row: the values are rows of the cache, written through its view. is_key: the rows are
+    // keys.
     bool is_kv_row = false, is_key = false;
-    // For each entry of the outermost dimension: the number of entries of the next dimension that
-    // have a meaning. Empty: all.
+    // For each entry of the outermost dimension: the number of valid entries of the next dimension.
+    // Empty: all entries are valid.
     std::vector<int64_t> limits;
 
-    // Does this element have a meaning?
+    // True if this element is valid, so that it is compared.
     bool counts(size_t element) const;
 };
 
-// Call it after the op ran. Leaves out outputs whose dtype cannot be converted to numbers.
+// Reads an op's outputs after the op ran. Outputs whose dtype cannot be converted to numbers are
+// left out.
 std::vector<OpOutput> read_outputs(Device &device, keel_op op, const keel_op_args *args);
-// Overwrites an op's outputs with those of the same call in the other pipeline, in the same order.
+// Overwrites an op's outputs with the outputs of the same call in the other pipeline. The order is
+// that of read_outputs().
 void write_outputs(Device &device, keel_op op, const keel_op_args *args,
                    const std::vector<OpOutput> &outputs);
 

@@ -34,9 +34,9 @@ std::string rows_text(const std::vector<CompareRow> &rows) {
 }
 
 std::string layers_text(const CompareReport &r) {
-    std::string out = "\nresidual stream, each pipeline on its own (relative: root mean square of "
-                      "the differences)\n";
-    out += fmt::format("{:<9}  {:>8}  {:>8}\n", "behind", "relative", "largest");
+    std::string out = "\nresidual stream, each pipeline with its own numbers (relative: root mean "
+                      "square of the differences)\n";
+    out += fmt::format("{:<9}  {:>8}  {:>8}\n", "after", "relative", "largest");
     for (const CompareLayer &l : r.layers)
         out += fmt::format("{:<9}  {:>8}  {:>8}\n",
                            l.layer < 0 ? "embedding" : fmt::format("layer {}", l.layer),
@@ -46,8 +46,8 @@ std::string layers_text(const CompareReport &r) {
 
 std::string finding_text(const CompareReport &r) {
     const CompareFinding &f = *r.finding;
-    std::string out = fmt::format("BEYOND ITS BOUND, first of {}: {} ({}), {}\n", r.beyond, f.label,
-                                  f.op, f.step);
+    std::string out = fmt::format("BEYOND ITS BOUND, the first of {} calls: {} ({}), {}\n",
+                                  r.beyond, f.label, f.op, f.step);
     out += fmt::format("  {} {}: {} against {}: error {}, bound {}\n", f.tensor, f.place, f.a, f.b,
                        number(f.error), number(f.bound));
     out += fmt::format("  kernels: {} against {}\n", f.kernel_a, f.kernel_b);
@@ -55,7 +55,7 @@ std::string finding_text(const CompareReport &r) {
     return out;
 }
 
-// JSON has no infinity, so it becomes null.
+// JSON has no infinity, so an infinite number becomes null.
 Json number_json(double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); }
 
 } // namespace
@@ -66,18 +66,17 @@ std::string compare_table(const CompareReport &r) {
     if (r.is_across_dtypes) {
         out.pop_back();
         out += fmt::format(
-            "first holds {}; second {}: what differs is mostly what these dtypes cost, and the "
-            "bounds are as wide\n\n",
+            "the first has {}; the second {}: most of the differences come from these dtypes, so "
+            "the bounds are wide\n\n",
             r.dtypes_first, r.dtypes_second);
     }
     out += rows_text(r.rows);
     if (!r.layers.empty()) out += layers_text(r);
-    out += fmt::format("\nlogits, each pipeline on its own, {} row{}: largest difference {}, KL {} "
-                       "on average and {} at "
-                       "most, the same most likely token in {} of {}\n",
-                       r.logits.rows, r.logits.rows == 1 ? "" : "s",
-                       number(r.logits.max_difference), number(r.logits.mean_kl),
-                       number(r.logits.max_kl), r.logits.same_top, r.logits.rows);
+    out += fmt::format(
+        "\nlogits, each pipeline with its own numbers, {} row{}: largest difference {}, "
+        "mean KL {}, largest KL {}, same most likely token in {} of {}\n",
+        r.logits.rows, r.logits.rows == 1 ? "" : "s", number(r.logits.max_difference),
+        number(r.logits.mean_kl), number(r.logits.max_kl), r.logits.same_top, r.logits.rows);
     if (r.passed()) return out + "every op is within its bound\n";
     return out + finding_text(r);
 }

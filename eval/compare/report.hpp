@@ -7,7 +7,8 @@
 
 namespace keel {
 
-// The text for the terminal: a table of the ops, the logits, the first finding.
+// The report as text for the terminal: a table of the ops, the logits, and the first element beyond
+// its bound.
 std::string compare_table(const CompareReport &report);
 nlohmann::ordered_json compare_json(const CompareReport &report);
 

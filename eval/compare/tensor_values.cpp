@@ -12,7 +12,7 @@ namespace {
 Buffer &buffer_of(Device &device, const keel_tensor &tensor) {
     Buffer *buffer = device.find(tensor.buffer);
     if (buffer == nullptr)
-        throw_error(ErrorKind::internal, "a tensor that lies in no buffer of {}", device.plugin());
+        throw_error(ErrorKind::internal, "a tensor has no buffer on {}", device.plugin());
     return *buffer;
 }
 
@@ -22,7 +22,8 @@ int64_t row_count(const keel_tensor &tensor) {
     return rows;
 }
 
-// Calls visit(row, byte offset from the tensor's first element) for each innermost row.
+// Calls visit(row, offset) for each innermost row. The offset is in bytes from the tensor's first
+// element.
 template <typename Visit> void for_each_row(const keel_tensor &tensor, const Visit &visit) {
     const int64_t rows = row_count(tensor);
     for (int64_t row = 0; row < rows; ++row) {
@@ -50,7 +51,7 @@ void to_floats(keel_dtype dtype, const std::byte *from, float *to, size_t n) {
 
 void from_floats(keel_dtype dtype, const float *from, std::byte *to, size_t n) {
     if (!is_int(dtype)) {
-        convert_from_f32(dtype, from, to, n); // a block with a NaN becomes NaN, which is right
+        convert_from_f32(dtype, from, to, n); // a block with a NaN becomes NaN as a whole
         return;
     }
     for (size_t i = 0; i < n; ++i) {
@@ -59,7 +60,8 @@ void from_floats(keel_dtype dtype, const float *from, std::byte *to, size_t n) {
     }
 }
 
-// Finds the byte offset of a slot's row in an arena. Fails if the head has no block for the slot.
+// Finds the byte offset of a slot's row in an arena. find() returns false if the head has no block
+// for the slot.
 class KvPlaces {
   public:
     KvPlaces(Device &device, const keel_kv_view &view, bool keys)
@@ -141,8 +143,8 @@ TensorValues read_values(Device &device, const keel_tensor &tensor, std::string 
 void write_values(Device &device, const keel_tensor &tensor, const TensorValues &values) {
     const uint64_t bytes = extent_bytes(tensor);
     if (bytes == 0) return;
-    // The bytes between the rows of a strided view belong to other tensors. So the extent is read,
-    // changed and written back.
+    // The bytes between the rows of a strided view belong to other tensors. So all bytes of the
+    // range are read, changed and written back.
     std::vector<std::byte> raw(bytes);
     Buffer &buffer = buffer_of(device, tensor);
     if (!is_contiguous(tensor)) buffer.read(tensor.offset, raw.data(), bytes);

@@ -11,36 +11,37 @@
 
 namespace keel {
 
-// The elements of a tensor as numbers on the host, for any dtype, strides and device. Or rows of a
-// KV cache.
+// The elements of a tensor as numbers on the host. The tensor may have any dtype, strides and
+// device. The elements may also be rows of a KV cache.
 struct TensorValues {
-    std::string name;                              // "out", "kv.k"
-    keel_dtype dtype = KEEL_DTYPE_NONE;            // the stored dtype
-    std::vector<int64_t> shape;                    // of KV cache rows: [rows, head_dim]
-    std::vector<std::pair<int64_t, int64_t>> rows; // head and slot of each row of a KV cache
-    std::vector<float> values;                     // dense
+    std::string name;                              // for example "out" or "kv.k"
+    keel_dtype dtype = KEEL_DTYPE_NONE;            // dtype of the tensor
+    std::vector<int64_t> shape;                    // for rows of a KV cache: [rows, head_dim]
+    std::vector<std::pair<int64_t, int64_t>> rows; // for a KV cache: head and slot of each row
+    std::vector<float> values;                     // the elements, dense
 
     int64_t inner() const { return shape.empty() ? 0 : shape.back(); }
-    std::string place(size_t element) const; // "[3, 17]", or "head 1, slot 40, element 5"
+    // for example "[3, 17]" or "head 1, slot 40, element 5"
+    std::string place(size_t element) const;
 };
 
-// Can elements of this type be converted to numbers?
+// True if elements of this dtype can be converted to numbers.
 bool is_readable(keel_dtype dtype);
 
-// Waits for the stream. The buffer is on `device`.
+// Reads a tensor. Waits for the stream first. The tensor's buffer must be on `device`.
 TensorValues read_values(Device &device, const keel_tensor &tensor, std::string name);
-// Overwrites the tensor with values of the same shape, converted to its dtype.
+// Overwrites a tensor with values of the same shape. Converts the values to the tensor's dtype.
 void write_values(Device &device, const keel_tensor &tensor, const TensorValues &values);
-// The tensor's bytes as a dense array, without the gaps of strides.
+// Returns the tensor's bytes as a dense array, without the gaps between strided rows.
 std::vector<std::byte> read_dense(Device &device, const keel_tensor &tensor);
 
-// The slots [first, second) of a head.
+// The slots of a head from `first` up to, but not including, `second`.
 using SlotRange = std::pair<int64_t, int64_t>;
-// K or V of slots of a cache. Slots without a block are left out.
+// Reads K or V of slots of a cache. Slots that have no block are left out.
 TensorValues read_kv(Device &device, const keel_kv_view &view, bool keys,
                      const std::vector<SlotRange> &ranges);
 void write_kv(Device &device, const keel_kv_view &view, bool keys, const TensorValues &rows);
-// The values of an i32 tensor.
+// Returns the values of an i32 tensor.
 std::vector<int32_t> read_ints(Device &device, const keel_tensor &tensor);
 
 } // namespace keel

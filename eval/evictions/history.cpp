@@ -65,8 +65,8 @@ void read_heads(const JsonNode &record, LogLine &line) {
     }
 }
 
-// The minimum, quartiles and maximum of the scores. Nothing if one is null, because infinities are
-// written as null.
+// Returns the minimum, the quartiles and the maximum of the scores. Returns nullopt if one of them
+// is null, because the log has null for an infinite score.
 std::optional<std::array<double, 5>> read_scores(const JsonNode &scores) {
     std::array<double, 5> values{};
     constexpr std::array<const char *, 5> keys = {"min", "p25", "median", "p75", "max"};
@@ -97,7 +97,7 @@ LogLine read_line(std::string_view content, const std::string &file, size_t numb
     if (record.find("evicted")) {
         line.evicted = whole(record, "evicted", line.held * line.heads);
         line.evicted_max = whole(record, "evicted_max", line.held);
-    } else { // for logs of older versions; right if all heads of the layer have the same length
+    } else { // for logs of older versions; correct if all heads of the layer have the same length
         line.evicted_max = line.held - line.kept_min;
         line.evicted = line.evicted_max * line.heads;
     }
@@ -143,7 +143,7 @@ LogHistory parse_eviction_log(std::string_view content, const std::string &name)
         try {
             history.lines.push_back(read_line(line, name, number));
         } catch (const Error &) {
-            // Half a last line is left out. A killed run leaves it.
+            // An incomplete last line is ignored, because a killed run leaves one.
             if (is_whole || history.lines.empty()) throw;
             history.is_cut_off = true;
         }
@@ -208,7 +208,7 @@ KeepPicture keep_picture(const LogHistory &history, const LogLayer &layer,
         const size_t first = head.value_or(0), end = head ? first + 1 : line.runs.size();
         for (size_t h = first; h < end; ++h) {
             for (const TokenRun &run : line.runs[h]) {
-                // A damaged log may contain positions after the newest token.
+                // A damaged log may contain positions that are not below the number of tokens.
                 const double from = run.from,
                              to = std::min<double>(run.to, static_cast<double>(picture.tokens));
                 for (auto b = static_cast<size_t>(from / width); b < picture.bins; ++b) {

@@ -20,18 +20,18 @@ std::string summary(const LogTotals &t) {
     for (const auto &[name, count] : t.triggers)
         triggers += fmt::format("{}{} {}", triggers.empty() ? "" : ", ", name, count);
     const std::string allocators = fmt::format("{}", fmt::join(t.allocators, ", "));
-    return fmt::format("{} in {}, policy {}{} | triggers: {} | {} tokens evicted (of the head that "
-                       "lost most) | blocks freed: at most {} by one eviction, {} in sum "
-                       "| time of an eviction: median {:.0f} µs, p99 {:.0f} µs, longest {:.0f} µs"
-                       "{}{}",
-                       counted(t.evictions, "eviction"), counted(t.sequences, "sequence"),
-                       fmt::join(t.policies, ", "),
-                       allocators.empty() ? "" : ", allocator " + allocators, triggers, t.slots,
-                       format_bytes(t.freed_most), format_bytes(t.freed_bytes), t.us_median,
-                       t.us_p99, t.us_max, t.acts_on.empty() ? "" : " | ", t.acts_on);
+    return fmt::format(
+        "{} in {}, policy {}{} | triggers: {} | {} tokens evicted (counted in the head "
+        "that lost most) | blocks freed: {} at most in one eviction, {} in total "
+        "| duration of an eviction: median {:.0f} µs, p99 {:.0f} µs, longest {:.0f} µs"
+        "{}{}",
+        counted(t.evictions, "eviction"), counted(t.sequences, "sequence"),
+        fmt::join(t.policies, ", "), allocators.empty() ? "" : ", allocator " + allocators,
+        triggers, t.slots, format_bytes(t.freed_most), format_bytes(t.freed_bytes), t.us_median,
+        t.us_p99, t.us_max, t.acts_on.empty() ? "" : " | ", t.acts_on);
 }
 
-// For each eviction: the length of the longest head of one layer before and after it.
+// For each eviction: the length of the longest head of one layer, before and after the eviction.
 void write_slots(JsonWriter &json, const LogHistory &history, const LogView &view) {
     const std::vector<LogLayer> layers = log_layers(history, view.sequence);
     const auto chosen = std::find_if(layers.begin(), layers.end(), [&](const LogLayer &l) {
@@ -52,7 +52,8 @@ void write_slots(JsonWriter &json, const LogHistory &history, const LogView &vie
     json.end_array().end_object();
 }
 
-// The shares row by row, as page/charts.js reads them. The last tokens are in the first row.
+// The shares row by row, in the form that page/charts.js reads. The last tokens are in the first
+// row.
 std::string shares_text(const KeepPicture &p) {
     std::string out;
     for (size_t bin = p.bins; bin-- > 0;) {

@@ -1,9 +1,10 @@
-// The page of an eviction log.
+// The script of the page that shows an eviction log.
 heading("Evictions of " + data.file, data.summary);
 if (data.cutOff)
-  section("Cut off", "The last line has no end and is left out: the run was killed.");
+  section("Cut off",
+    "The last line of the log is incomplete and was ignored, because the run was killed.");
 
-// The length of the longest head of one layer: each eviction reduces it from `held` to `kept`.
+// Draws the length of the longest head of a layer. Each eviction reduces it from `held` to `kept`.
 if (data.slots) {
   const points = [], short = [];
   for (const [tokens, held, kept, why, pressure] of data.slots.evictions) {
@@ -39,7 +40,7 @@ if (data.slots) {
       shadeMap(panel.columns, panel.bins, panel.shares, height, panel.title),
       el("figcaption", {text: panel.title}));
     const again = drawn(host, host => {
-      // If the panels of one layer fill a row, each layer gets a row of its own.
+      // Each layer gets a row of its own if the panels of one layer fill a row.
       const perLayer = data.panels.filter(panel => panel.layer === data.panels[0].layer).length;
       const key = panel => perLayer * width > 600 ? panel.layer : 0;
       for (const layer of unique(data.panels.map(key))) {

@@ -14,7 +14,7 @@ namespace {
 
 constexpr size_t text_columns = 72, text_rows = 14, most_pictures = 64;
 
-// A character for the share of a stretch of tokens that is left.
+// The character for the share of a bin's tokens that are left.
 char shade(float share) {
     if (share < 0) return ' ';
     if (share <= 0) return '.';
@@ -44,30 +44,33 @@ const LogLayer *find_layer(const std::vector<LogLayer> &layers, uint32_t index) 
     return found == layers.end() ? nullptr : &*found;
 }
 
-// The layers that the view selects. Throws if the log does not have them.
+// Returns the layers that the view selects. Throws Error(usage) if the log does not have them.
 std::vector<LogLayer> chosen_layers(const LogHistory &history, const LogView &view) {
     std::vector<LogLayer> layers = log_layers(history, view.sequence);
     if (layers.empty() && !history.lines.empty() && view.sequence)
-        throw_error(ErrorKind::usage, "{}: there is no sequence {} in it", history.file,
+        throw_error(ErrorKind::usage, "--sequence: {} has no sequence {}", history.file,
                     *view.sequence);
     if (view.layer) {
         const LogLayer *layer = find_layer(layers, *view.layer);
         if (layer == nullptr)
-            throw_error(ErrorKind::usage, "{}: nothing was evicted from layer {} of that sequence",
-                        history.file, *view.layer);
+            throw_error(ErrorKind::usage,
+                        "--layer: {} has no eviction in layer {} of this sequence", history.file,
+                        *view.layer);
         layers = {LogLayer(*layer)};
     }
     if (view.head) {
         for (const LogLayer &layer : layers) {
             if (*view.head >= layer.heads)
-                throw_error(ErrorKind::usage, "{}: layer {} has {} heads, there is no head {}",
+                throw_error(ErrorKind::usage,
+                            "--head: in {}, layer {} has {} heads, so there is no head {}",
                             history.file, layer.layer, layer.heads, *view.head);
         }
     }
     return layers;
 }
 
-// Pictures over time: of single heads if there are few or if one was selected, else of means.
+// Draws the cache after each eviction. Draws single heads if there are few or if the user selects
+// one; otherwise the mean over the heads.
 std::string pictures(const LogHistory &history, const LogView &view) {
     const std::vector<LogLayer> layers = chosen_layers(history, view);
     size_t heads = 0;
@@ -91,18 +94,18 @@ std::string pictures(const LogHistory &history, const LogView &view) {
         }
     }
     if (out.empty())
-        return "\nThe log does not say which tokens were kept; policy.log_positions: true makes "
-               "it.\n";
-    out = "\nWhat was left after evictions: '#' all of a stretch, '*' '+' ':' less and less, '.' "
-          "nothing, ' "
-          "' not there "
-          "yet\n" +
+        return "\nThe log has no positions of kept tokens. To get them, run again with "
+               "policy.log_positions: true.\n";
+    out = "\nThe cache after evictions. One character stands for some neighbouring tokens: '#' all "
+          "of "
+          "them\nare left, '*' most, '+' about half, ':' few, '.' none; ' ' they did not exist "
+          "yet.\n" +
           out;
     if (drawn > most_pictures)
-        out += fmt::format("\n{} more are not drawn; --layer and --head choose one\n",
+        out += fmt::format("\n{} more drawings are left out; select one with --layer and --head\n",
                            drawn - most_pictures);
     else if (!single)
-        out += "\n--layer N draws its heads one by one\n";
+        out += "\nTo draw each head of a layer, use --layer N.\n";
     return out;
 }
 
@@ -123,24 +126,26 @@ std::string log_text(const LogHistory &history, const LogView &view) {
     for (const auto &[name, count] : t.triggers)
         triggers += fmt::format("{}{} {}", triggers.empty() ? "" : ", ", name, count);
     out += fmt::format(
-        "triggers: {}\nevicted: {} tokens (of the head that lost most), {} keys of all heads\n"
-        "blocks freed: at most {} by one eviction, {} in sum (a block that was used again counts "
-        "again)\n"
-        "time of an eviction: median {:.0f} us, p99 {:.0f} us, longest {:.0f} us, all {:.1f} ms\n",
+        "triggers: {}\nevicted: {} tokens (counted in the head that lost most), {} keys in all "
+        "heads\n"
+        "memory of blocks: {} freed at most in one eviction, {} in total (a block that is used "
+        "again and freed again counts twice)\n"
+        "duration of an eviction: median {:.0f} us, p99 {:.0f} us, longest {:.0f} us; all together "
+        "{:.1f} ms\n",
         triggers, t.slots, t.slots_in_all, format_bytes(t.freed_most), format_bytes(t.freed_bytes),
         t.us_median, t.us_p99, t.us_max, t.us_total / 1000);
     if (!t.acts_on.empty()) out += t.acts_on + '\n';
     if (history.is_cut_off)
-        out += "the last line is cut off and left out: the run ended while it wrote\n";
+        out += "the last line of the log is cut off and was ignored, because the run was killed\n";
     size_t told = 0;
     for (const LogEviction &e : log_evictions(history)) {
         const LogLine &line = history.lines[e.begin];
         if (line.pressure.empty() || line.trigger != "pressure" || ++told > 10) continue;
         out += fmt::format("memory was short at {} tokens: {}\n", line.tokens, line.pressure);
     }
-    if (told > 10) out += fmt::format("... and {} times more\n", told - 10);
+    if (told > 10) out += fmt::format("... and {} more times\n", told - 10);
     out += fmt::format("\n{:>7} {:>6} {:>10} {:>10} {:>10} {:>10} {:>12}\n", "layer", "heads",
-                       "evictions", "kept min", "kept mean", "kept max", "given back");
+                       "evictions", "kept min", "kept mean", "kept max", "freed");
     for (const LogTotals::Layer &l : t.layers)
         out += fmt::format("{:>7} {:>6} {:>10} {:>10} {:>10.1f} {:>10} {:>12}\n", l.layer, l.heads,
                            l.lines, l.kept_min, l.kept_sum / static_cast<double>(l.lines),
@@ -150,7 +155,7 @@ std::string log_text(const LogHistory &history, const LogView &view) {
         ragged = ragged || std::adjacent_find(l.head_kept_sum.begin(), l.head_kept_sum.end(),
                                               std::not_equal_to<>()) != l.head_kept_sum.end();
     if (ragged) {
-        out += "\nkept per head, mean over the evictions\n";
+        out += "\nslots kept in each head, mean over the evictions\n";
         for (const LogTotals::Layer &l : t.layers) {
             out += fmt::format("{:>7}:", l.layer);
             for (const double sum : l.head_kept_sum)
@@ -159,7 +164,7 @@ std::string log_text(const LogHistory &history, const LogView &view) {
         }
     }
     if (t.sequences > 1)
-        out += fmt::format("\nsequence {} (--sequence N draws another)\n",
+        out += fmt::format("\nThe drawing shows sequence {}; --sequence N draws another one.\n",
                            view.sequence.value_or(longest_sequence(history)));
     return out + pictures(history, view);
 }

@@ -1,19 +1,22 @@
-// The charts of every page. Lines and heat maps are SVG, bars are elements, shade maps a canvas.
+// The charts that all pages use. Line charts and heat maps are SVG, bar charts are HTML elements,
+// and shade maps are a canvas.
 
 const dashes = ["", "6 3", "2 3", "8 3 2 3"];
-// The style of series i. The first ten series differ in colour, later ones also in dashes.
+// Returns the style of series i. The first ten series differ in colour. Later series reuse the
+// colours with dashed lines.
 function style(i) {
   return {colour: "var(--c" + i % 10 + ")", dash: dashes[Math.floor(i / 10) % dashes.length]};
 }
 
 const tick = v => String(Number(v.toPrecision(4)));
 const unitOf = v => Math.pow(1024, Math.max(0, Math.floor(Math.log2(Math.max(v, 1)) / 10)));
-// Bytes as text. All ticks of an axis have the same unit, so that they can be compared.
+// Returns a number of bytes as text in the given unit. All ticks of an axis use one unit, so that
+// they are easy to compare.
 function byteTick(v, unit) {
   const names = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
   return tick(v / unit) + " " + names[Math.round(Math.log2(unit) / 10)];
 }
-// About `count` round numbers, at least `least` units apart.
+// Returns about `count` round numbers as ticks. Their distance is at least `least` units.
 function roundTicks(low, high, count, unit = 1, least = 0) {
   if (!(high > low)) {
     const reach = Math.abs(low) || 1;
@@ -27,7 +30,7 @@ function roundTicks(low, high, count, unit = 1, least = 0) {
     out.push(Math.abs(v) < step * 1e-9 ? 0 : v);
   return out;
 }
-// Powers of two. Every second one is removed until at most `room` are left.
+// Returns powers of two as ticks. Removes every second tick until at most `room` ticks are left.
 function powerTicks(low, high, room) {
   const out = [];
   let power = Math.pow(2, Math.ceil(Math.log2(low) - 1e-9));
@@ -37,7 +40,7 @@ function powerTicks(low, high, room) {
   return out;
 }
 
-// The ranges of a line chart's axes, with a margin around the points.
+// Returns the ranges of a line chart's axes, with a margin around the points.
 function lineRange(series, o) {
   let x0 = Infinity, x1 = -Infinity, y0 = o.zero ? 0 : Infinity, y1 = -Infinity;
   for (const {points} of series) {
@@ -73,9 +76,11 @@ function lineRange(series, o) {
   return {x0, x1, y0: o.zero ? y0 : y0 - air, y1: y1 + air, log};
 }
 
-// series: [{name, colour, dash, points, line: false, dots: false}]; a point: {x, y, low, high,
-// title, ring, mark, dot: false}. o: {xName, yName, xBytes, yBytes, logX, zero, tight, hidden}. The
-// Set `hidden` has names of series.
+// Draws a line chart.
+// series: [{name, colour, dash, points, line: false, dots: false}].
+// A point is {x, y, low, high, title, ring, mark, dot: false}.
+// o: {xName, yName, xBytes, yBytes, logX, zero, tight, hidden}.
+// The Set `hidden` has the names of the hidden series.
 function lineChart(host, width, series, o) {
   const height = Math.round(Math.max(240, Math.min(380, width * 0.5)));
   const left = o.yBytes ? 72 : 58, right = width - 14, top = 12, bottom = height - 44;
@@ -113,7 +118,8 @@ function lineChart(host, width, series, o) {
 }
 
 const hasRange = point => isGiven(point.low);
-// Draws the intervals of a line's points as one area. The interval of a single point is a stroke.
+// Draws the intervals of a line's points as one area. If there is only one point, draws its
+// interval as a vertical line.
 function drawBand(svg, s, x, y) {
   if (s.line === false || !s.points.every(hasRange)) return;
   if (s.points.length === 1) {
@@ -148,7 +154,7 @@ function drawLine(svg, s, x, y) {
   }
 }
 
-// Shows the names of the series. A click on a name hides or shows its series.
+// Draws the names of the series. A click on a name hides or shows the series.
 function legend(host, series, hidden, again) {
   const box = el("div", {class: "legend"});
   for (const s of series) {
@@ -164,8 +170,8 @@ function legend(host, series, hidden, again) {
   host.append(box);
 }
 
-// Horizontal bars from 0. bars: [{name, value, low, high, text, colour}]. A stroke goes from `low`
-// to `high`.
+// Draws horizontal bars that begin at 0. bars: [{name, value, low, high, text, colour}].
+// A thin line on each bar shows the range from `low` to `high`.
 function barChart(host, bars) {
   const most = Math.max(0, ...bars.map(bar => bar.high));
   if (most <= 0) {
@@ -189,14 +195,14 @@ function barChart(host, bars) {
 const mix = (a, b, t) => [0, 1, 2].map(i => Math.round(a[i] + (b[i] - a[i]) * t));
 const rgb = colour => "rgb(" + colour.join(",") + ")";
 const inkOn = c => 0.299 * c[0] + 0.587 * c[1] + 0.114 * c[2] > 140 ? "#14171a" : "#f4f6f8";
-// A colour for t from 0 to 1.
+// Returns a colour for a value t from 0 to 1.
 function sequential(t) {
   const stops = isDark() ? [[46, 53, 62], [30, 78, 128], [70, 150, 214], [198, 228, 250]] :
     [[232, 235, 239], [170, 205, 235], [62, 131, 192], [13, 58, 110]];
   const at = Math.max(0, Math.min(0.9999, t)) * 3, i = Math.floor(at);
   return mix(stops[i], stops[i + 1], at - i);
 }
-// A colour for t from -1 to 1.
+// Returns a colour for a value t from -1 to 1.
 function diverging(t) {
   const middle = isDark() ? [38, 44, 52] : [247, 247, 247];
   const low = isDark() ? [230, 126, 60] : [190, 84, 16];
@@ -204,9 +210,9 @@ function diverging(t) {
   return mix(middle, t < 0 ? low : high, Math.min(1, Math.abs(t)));
 }
 
-// Rows are depths from the beginning of the prompt, columns are lengths. o: {name, lengths, depths,
-// values, items, low, high}. `values` is row by row, with null for a place without items. With
-// `centred` the colours are for values from -reach to reach.
+// Draws a heat map. Each row is a depth in the prompt, each column a length of the prompt.
+// o: {name, lengths, depths, values, items, low, high}. `values` has the values row by row, and
+// null for a cell without items. With `centred`, the colours are for values from -reach to reach.
 function heatMap(host, width, o) {
   const columns = o.lengths.length, rows = o.depths.length, left = 52, top = 6, bottom = 58;
   const cw = Math.min(90, (width - left - 8) / columns);
@@ -251,7 +257,8 @@ function heatMap(host, width, o) {
   host.append(svg);
 }
 
-// The characters for shares, from 0 (none) to _ (all). A space is no value.
+// The characters that encode shares, from "0" (none) to "_" (all). A space means that there is no
+// value.
 const shades = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz-_";
 const shadeValues = new Map(Array.from(shades, (c, i) => [c, i / 63]));
 function shadeMap(columns, rows, text, height, name) {

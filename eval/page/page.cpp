@@ -23,13 +23,14 @@ std::string replaced(std::string_view text, std::string_view from, const std::st
     return out;
 }
 
-// Escapes text for the inside of an element.
+// Escapes a text for use inside an HTML element.
 std::string html_escaped(std::string_view text) {
     constexpr std::string_view entities[] = {"&amp;", "&lt;", "&gt;"};
     return replaced(text, "&<>", entities);
 }
 
-// Escapes JSON for a script element, because it must not contain the element's end.
+// Escapes JSON for use inside a script element, because JSON must not contain the end tag of the
+// element.
 std::string json_escaped(std::string_view json) {
     constexpr std::string_view escape = "\\u003c";
     return replaced(json, "<", &escape);

@@ -5,20 +5,21 @@
 
 namespace keel {
 
-// One HTML page without external files. Its scripts draw it from its data.
+// One HTML page that needs no other files. Its scripts draw the page from its data.
 struct Page {
     std::string title;
-    std::string_view mark; // "<meta name=generator ...>"; tells the page from a user's own file
-    std::string data;      // JSON, which the scripts find in `data`
-    // The page's own script; it uses page.js, table.js and charts.js of this folder.
+    // "<meta name=generator ...>"; only files with this mark may be overwritten
+    std::string_view mark;
+    std::string data; // JSON; the scripts read it from the variable `data`
+    // The script of this page. It uses page.js, table.js and charts.js from this folder.
     std::string_view script;
-    std::string text; // shown instead if the browser runs no scripts
+    std::string text; // shown if the browser runs no scripts
 };
 
-// A share from 0 to 1 as one of 64 characters. shadeMap() of charts.js reads them.
+// Encodes a share from 0 to 1 as one of 64 characters. shadeMap() in charts.js decodes it.
 char page_shade(double share);
 
-// The mark is within the first 512 bytes.
+// Returns the HTML of a page. The mark is within the first 512 bytes.
 std::string page_html(const Page &page);
 
 } // namespace keel

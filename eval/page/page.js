@@ -1,5 +1,6 @@
-// Common code of all pages: elements, numbers as text, sections, drawing again.
-// Text of the data is set by textContent or an attribute, so none of it is read as HTML.
+// Common code of all pages: elements, numbers as text, sections, and drawing again after a resize.
+// Text of the data is set only with textContent or as an attribute. So the browser never interprets
+// it as HTML.
 const data = JSON.parse(document.getElementById("data").textContent);
 const page = document.getElementById("page");
 page.replaceChildren();
@@ -30,7 +31,7 @@ function section(title, note) {
   page.append(made);
   return made;
 }
-// Adds a choice of `options` to a bar of controls. The option "" is shown as "any".
+// Adds a select box with `options` to a bar of controls. Shows the option "" as "any".
 function choose(bar, name, options, value, changed) {
   const select = el("select", {onchange: () => changed(select.value)});
   for (const option of options) select.append(el("option", {value: option, text: option || "any"}));
@@ -38,7 +39,7 @@ function choose(bar, name, options, value, changed) {
   bar.append(el("label", {}, name, select));
 }
 
-// The rows of a table as objects. The first `texts` columns are indices into data.names.
+// Returns the rows of a table as objects. The first `texts` columns have indices into data.names.
 function rowsOf(table) {
   const value = (cell, i) => i < (table.texts || 0) ? data.names[cell] : cell;
   return table.rows.map(row =>
@@ -47,7 +48,7 @@ function rowsOf(table) {
 const unique = list => Array.from(new Set(list));
 const isGiven = value => value !== null && value !== undefined;
 
-// Charts depend on the width of the page. They are drawn again when width or colours change.
+// Charts depend on the page's width. They are drawn again when the width or the colours change.
 const darkColours = matchMedia("(prefers-color-scheme: dark)");
 const isDark = () => darkColours.matches;
 const redraws = [];
@@ -74,7 +75,7 @@ function num(v) {
   if (size >= 1e6 || size < 0.0001) return v.toExponential(size >= 1e6 ? 2 : 1);
   return v.toFixed(size >= 1000 ? 0 : size >= 100 ? 1 : size >= 10 ? 2 : size >= 0.01 ? 3 : 5);
 }
-// Tokens per second, with at least three digits.
+// Returns tokens per second as text, with at least three digits.
 function rate(v) {
   return isGiven(v) ? v.toFixed(v >= 1000 ? 0 : v >= 100 ? 1 : 2) : "-";
 }

@@ -1,6 +1,6 @@
-// A table that sorts when a heading is clicked.
-// columns: [{name, title, key(row), text(row) or node(row), right}]; one without `key` does not
-// sort. At first `limit` rows are shown.
+// Adds a table. A click on a heading sorts the rows by this column.
+// columns: [{name, title, key(row), text(row) or node(row), right}]. Columns without `key` cannot
+// be sorted. The first `limit` rows are shown; a button shows the others.
 function dataTable(host, rows, columns, limit) {
   let shown = limit;
   const sorted = rows.slice();

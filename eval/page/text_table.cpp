@@ -6,7 +6,7 @@
 namespace keel {
 namespace {
 
-// The width of a text on the screen: characters, not bytes.
+// The width of a text on the screen: the number of characters, not of bytes.
 size_t width(std::string_view text) {
     return static_cast<size_t>(std::count_if(text.begin(), text.end(), [](char c) {
         return (static_cast<unsigned char>(c) & 0xC0) != 0x80;

@@ -6,18 +6,19 @@
 
 namespace keel {
 
-// A number with at least three digits: 1234, 123.4, 12.34, 1.23.
+// Writes a number with at least three digits: 1234, 123.4, 12.34, 1.23.
 std::string rate_text(double value);
 
-// "12 s", "34 min" or "5.6 h".
+// Writes a duration: "12 s", "34 min" or "5.6 h".
 std::string duration_text(double seconds);
 
-// Rows of cells. A row may have fewer cells than others.
+// The rows of a table, each a list of cells. Rows may have different numbers of cells.
 using TableRows = std::vector<std::vector<std::string>>;
 
-// Aligns the first column to the left. Aligns the others, which are numbers, to the right.
+// Makes a table. The first column is aligned to the left. The other columns have numbers and are
+// aligned to the right.
 std::string aligned_table(const TableRows &rows);
-// Aligns all columns to the left. Each row begins with `indent`.
+// Makes a table with all columns aligned to the left. Each row begins with `indent`.
 std::string left_table(const TableRows &rows, std::string_view indent = "");
 
 } // namespace keel

@@ -38,16 +38,16 @@ bool ReplayReport::passed() const {
 ReplayReport replay_op(const SavedOp &saved, const std::shared_ptr<Device> &device,
                        const ReplayOptions &options) {
     const SavedWeight weight = saved_weight(saved);
-    // The reference runs first. It checks shapes, lengths and indices, which a backend need not
-    // check.
+    // The reference runs first, because it checks shapes, lengths and indices. A backend need not
+    // check them.
     std::vector<OpOutput> expected;
     try {
         OpStage reference(saved, weight, Device::open_reference(device->host()));
         expected = reference.run();
     } catch (const Error &e) {
         if (e.kind() == ErrorKind::input || e.kind() == ErrorKind::resource) throw;
-        throw_error(ErrorKind::input, "{}: the saved op does not fit together: {}",
-                    saved.file.string(), e.what());
+        throw_error(ErrorKind::input, "{}: the saved op is not consistent: {}", saved.file.string(),
+                    e.what());
     }
     OpStage stage(saved, weight, device);
     const std::vector<OpOutput> mine = stage.run();
@@ -67,7 +67,8 @@ ReplayReport replay_op(const SavedOp &saved, const std::shared_ptr<Device> &devi
     for (size_t i = 0; i < mine.size() && i < expected.size(); ++i) {
         const TensorValues &a = mine[i].values, &b = expected[i].values;
         if (a.values.size() != b.values.size())
-            throw_error(ErrorKind::internal, "replay of {}: outputs of different sizes", r.op);
+            throw_error(ErrorKind::internal, "replay of {}: the outputs have different sizes",
+                        r.op);
         ReplayOutput out;
         out.name = a.name;
         out.dtype = a.dtype;
@@ -93,9 +94,9 @@ std::string replay_text(const ReplayReport &r) {
     if (!r.saved_backend.empty())
         out += fmt::format("saved: {}, kernel {}\n", r.saved_backend, r.saved_kernel);
     if (r.weight_as_f32)
-        out += "the saved weight holds values that its dtype does not; f32 was used, so another "
-               "kernel may "
-               "have run\n";
+        out += "the saved values cannot be represented in the weight's dtype, so f32 was used; "
+               "another "
+               "kernel may have run\n";
     for (const ReplayOutput &o : r.outputs) {
         out += fmt::format(
             "{} ({}): largest difference from the reference {}, largest error {} at {} ({} "
@@ -104,7 +105,7 @@ std::string replay_text(const ReplayReport &r) {
             o.place.empty() ? "-" : o.place, o.here, o.reference, number(o.bound),
             o.error.ratio <= 1 ? "within" : fmt::format("BEYOND, {} elements", o.error.beyond));
         if (o.saved_error)
-            out += fmt::format("  what was saved had an error of {} against this reference\n",
+            out += fmt::format("  the saved values have an error of {} against this reference\n",
                                number(*o.saved_error));
     }
     return out;

@@ -13,37 +13,39 @@
 namespace keel {
 
 struct ReplayOptions {
-    // One bound for all outputs, instead of the table's (op_bounds.hpp).
+    // If set, the bound of all outputs, instead of the table in op_bounds.cpp.
     std::optional<double> bound;
-    bool fast = false; // the backend trades exactness for speed: its parameter `compute` is "fast"
+    // True if the backend computes faster but less exactly: its parameter `compute` is "fast".
+    bool fast = false;
 };
 
-// One output of the op: the device's values compared with the reference's.
+// One output of the op: the values of the device compared with those of the reference.
 struct ReplayOutput {
     std::string name;
     keel_dtype dtype = KEEL_DTYPE_NONE;
     OutputError error;
     double bound = 0;
-    std::string place; // of the element with the largest ratio of error and bound
+    std::string place; // place of the element with the largest ratio of error to bound
     float here = 0, reference = 0;
-    // The error of the saved `actual` values, compared with the reference's result of today.
-    // Nothing if they were not saved.
+    // The error of the saved `actual` values, compared with the reference's values in this run.
+    // nullopt if no `actual` values were saved.
     std::optional<double> saved_error;
 };
 
 struct ReplayReport {
     std::string op, label, file, backend, kernel;
-    std::string saved_backend, saved_kernel; // backend and kernel of the saved numbers
-    keel_dtype weight = KEEL_DTYPE_NONE;     // NONE: the op has no weight
-    // The saved values cannot be represented in the weight's own dtype, so f32 was used.
+    std::string saved_backend, saved_kernel; // backend and kernel when the op was saved
+    keel_dtype weight = KEEL_DTYPE_NONE;     // NONE if the op has no weight
+    // True if the saved values cannot be represented in the weight's own dtype, so the replay uses
+    // f32.
     bool weight_as_f32 = false;
     std::vector<ReplayOutput> outputs;
     bool passed() const;
 };
 
-// Repeats a saved op on a device and on the core's reference, with the same inputs. Throws
-// Error(input) if the save has too little for the op, or if its numbers do not fit together. Throws
-// Error(plugin) if the backend does not run the op itself.
+// Runs a saved op with the same inputs on a device and on the core's reference. Throws Error(input)
+// if the save is incomplete, or if its numbers contradict each other. Throws Error(plugin) if the
+// backend does not run the op itself.
 ReplayReport replay_op(const SavedOp &saved, const std::shared_ptr<Device> &device,
                        const ReplayOptions &options);
 

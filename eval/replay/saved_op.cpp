@@ -19,8 +19,8 @@ namespace fs = std::filesystem;
 
 constexpr uint64_t largest_json = uint64_t{1} << 20;
 constexpr uint64_t largest_tensor = uint64_t{64} << 20;
-// The most bytes of the tensor "weight". A file of this size must exist, so the limit costs
-// nothing.
+// Limit for the bytes of the tensor "weight". The tensor's file must have the full size, so a wrong
+// size in op.json cannot cause a large allocation.
 constexpr uint64_t largest_weight = uint64_t{1} << 30;
 constexpr size_t most_tensors = 64;
 
@@ -32,7 +32,7 @@ class Reader {
           document_(text_, file_.string(), {largest_json, 16}), root_(document_.object()) {
         const JsonNode format = root_.at("format");
         if (text_of(root_, "format") != "keel-op/1")
-            format.expected("the format 'keel-op/1', as `keel compare` saves it");
+            format.expected("the format 'keel-op/1', which `keel compare` writes");
     }
 
     SavedOp read() {
@@ -54,7 +54,8 @@ class Reader {
         for (size_t i = 0; i < tensors.size(most_tensors); ++i)
             op.tensors.push_back(tensor(tensors.element(i)));
         if (!root_.has("outputs"))
-            root_.fail("it has no 'outputs': an earlier version saved it; save it again with `keel "
+            root_.fail("'outputs' is missing, because an earlier version saved this op; save it "
+                       "again with `keel "
                        "compare`");
         const JsonNode outputs = root_.at("outputs");
         for (size_t i = 0; i < outputs.size(most_tensors); ++i) {
@@ -70,9 +71,10 @@ class Reader {
         if (!fs::is_directory(path, error)) return path;
         fs::path file = path / "op.json";
         if (!fs::exists(file, error) && !error)
-            throw_error(ErrorKind::input,
-                        "{}: no op.json in it; expected a folder that `keel compare` wrote",
-                        printable(path.string(), 400));
+            throw_error(
+                ErrorKind::input,
+                "{}: the folder has no op.json; expected a folder that `keel compare` wrote",
+                printable(path.string(), 400));
         return file;
     }
 
@@ -88,7 +90,7 @@ class Reader {
         for (keel_op op = 1; op <= op_count; ++op) {
             if (name == op_name(op)) return op;
         }
-        root_.at("op").fail(fmt::format("there is no op {}", quote_text(name)));
+        root_.at("op").fail(fmt::format("unknown op {}", quote_text(name)));
     }
     static keel_dtype dtype(const JsonNode &object) {
         const std::string &name = text_of(object, "dtype");
@@ -99,8 +101,8 @@ class Reader {
         }
         object.at("dtype").expected("f32, f16, bf16, q8_0, q4_0, q4_k, q5_k, q6_k or i32");
     }
-    // Reads a shape of 1 to 4 dimensions. It has at most `most` elements. The default is
-    // largest_tensor bytes of f32.
+    // Reads a shape of 1 to 4 dimensions with at most `most` elements. The default limit is the
+    // number of f32 elements in largest_tensor bytes.
     static std::vector<int64_t> shape(const JsonNode &object,
                                       int64_t most = static_cast<int64_t>(largest_tensor /
                                                                           sizeof(float))) {
@@ -112,7 +114,8 @@ class Reader {
         for (size_t i = 0; i < value.size(); ++i) {
             dims.push_back(value.element(i).integer(0, most));
             elements *= dims.back(); // no overflow, because both factors are at most 2^31
-            if (elements > most) value.fail("the tensor is larger than any that is saved");
+            if (elements > most)
+                value.fail("the tensor is larger than the limit for saved tensors");
         }
         return dims;
     }
@@ -123,13 +126,14 @@ class Reader {
         t.dtype = dtype(object);
         if (!object.has("file")) object.fail("'file' is missing");
         t.present = object.find("file").has_value();
-        if (!t.present) return t; // it was too large to be saved, so its shape is not checked
+        if (!t.present) return t; // it was too large to be saved; its shape is not checked
         const bool is_weight = t.role == "in" && t.name == "weight";
         t.shape = is_weight ? shape(object, int64_t{1} << 31) : shape(object);
         const uint32_t block = keel_dtype_block(t.dtype);
         if (t.shape.back() % block != 0)
-            object.fail(fmt::format("rows of {} are no whole blocks of {}", t.shape.back(),
-                                    keel_dtype_name(t.dtype)));
+            object.fail(
+                fmt::format("expected rows of whole blocks, found rows of {} elements in {}",
+                            t.shape.back(), keel_dtype_name(t.dtype)));
         const fs::path name(text_of(object, "file"));
         // The file must be in the same folder as op.json.
         if (name.empty() || name != name.filename() || name == "." || name == "..")
@@ -138,7 +142,7 @@ class Reader {
             static_cast<uint64_t>(t.elements()) / block * keel_dtype_bytes(t.dtype);
         total_ += bytes;
         if (bytes > largest_weight || total_ > 2 * largest_weight)
-            object.fail("the tensor is larger than any that is saved");
+            object.fail("the tensor is larger than the limit for saved tensors");
         read_bytes(file_.parent_path() / name, bytes, t.bytes);
         return t;
     }
@@ -147,10 +151,10 @@ class Reader {
         const bool is_file = fs::is_regular_file(path, error);
         const uint64_t size = is_file ? fs::file_size(path, error) : 0;
         if (!is_file || error)
-            throw_error(ErrorKind::input, "{}: no such file; {} names it", path.string(),
+            throw_error(ErrorKind::input, "{}: this file of {} does not exist", path.string(),
                         file_.string());
         if (size != bytes)
-            throw_error(ErrorKind::input, "{}: expected {} bytes, as {} says, found {}",
+            throw_error(ErrorKind::input, "{}: expected {} bytes (from {}), found {}",
                         path.string(), bytes, file_.string(), size);
         out.resize(bytes);
         std::ifstream in(path, std::ios::binary);
@@ -200,13 +204,12 @@ const SavedTensor *SavedOp::find(std::string_view role, std::string_view name) c
 const SavedTensor &SavedOp::need(std::string_view role, std::string_view name) const {
     const SavedTensor *t = find(role, name);
     if (t == nullptr)
-        throw_error(ErrorKind::input, "{}: {} needs tensor '{}' ({}), which is not there",
+        throw_error(ErrorKind::input, "{}: {} needs tensor '{}' ({}), which is missing",
                     file.string(), op_name(op), name, role);
     if (!t->present)
         throw_error(ErrorKind::input,
-                    "{}: tensor '{}' was too large to be saved, so this {} cannot be repeated; "
-                    "compare with a "
-                    "smaller model or a shorter prompt",
+                    "{}: tensor '{}' was too large to be saved, so this {} cannot be replayed; "
+                    "compare with a smaller model or a shorter prompt",
                     file.string(), name, op_name(op));
     return *t;
 }
@@ -214,7 +217,7 @@ const SavedTensor &SavedOp::need(std::string_view role, std::string_view name) c
 double SavedOp::scalar(std::string_view name, double low, double high) const {
     const auto found = scalars.find(name);
     if (found == scalars.end())
-        throw_error(ErrorKind::input, "{}: {} needs scalar '{}', which is not there", file.string(),
+        throw_error(ErrorKind::input, "{}: {} needs scalar '{}', which is missing", file.string(),
                     op_name(op), name);
     if (!(found->second >= low && found->second <= high))
         throw_error(ErrorKind::input, "{}: scalar '{}': expected {} to {}, found {}", file.string(),

@@ -10,28 +10,28 @@
 
 namespace keel {
 
-// A tensor of a saved op, as dense bytes.
+// A tensor of a saved op. Its bytes are dense.
 struct SavedTensor {
-    std::string name, role; // name: "x"; role: "in", "in_out", "actual" or "expected"
+    std::string name, role; // role: "in", "in_out", "actual" or "expected"
     keel_dtype dtype = KEEL_DTYPE_NONE;
     std::vector<int64_t> shape;
     std::vector<std::byte> bytes;
-    bool present = true; // false: it was too large to be saved
+    bool present = true; // false: the tensor was too large to be saved
 
     int64_t elements() const;
-    std::vector<float> floats() const; // for dtypes that can be converted to numbers
-    std::vector<int32_t> ints() const; // for i32
+    std::vector<float> floats() const; // only for dtypes that can be converted to numbers
+    std::vector<int32_t> ints() const; // only for i32
 };
 
-// The name, dtype and shape of an output of the op.
+// The name, dtype and shape of an output of a saved op.
 struct SavedOutput {
     std::string name;
     keel_dtype dtype = KEEL_DTYPE_NONE;
     std::vector<int64_t> shape;
 };
 
-// One call of an op as `keel compare` saves it; see docs/reference/compare.md. Nothing in the files
-// is trusted.
+// One call of an op, as `keel compare` saves it; docs/reference/compare.md describes the files. The
+// contents of the files are not trusted.
 struct SavedOp {
     std::filesystem::path file; // path of op.json
     keel_op op = 0;
@@ -41,17 +41,17 @@ struct SavedOp {
     std::vector<SavedTensor> tensors;
     std::vector<SavedOutput> outputs;
 
-    const SavedTensor *find(std::string_view role,
-                            std::string_view name) const; // NULL if there is none
-    // Throws Error(input) with the file's name if the tensor is missing, or was too large to be
-    // saved.
+    // Returns NULL if there is no such tensor.
+    const SavedTensor *find(std::string_view role, std::string_view name) const;
+    // Like find(), but throws Error(input) with the file's name if the tensor is missing, or was
+    // too large to be saved.
     const SavedTensor &need(std::string_view role, std::string_view name) const;
-    // A finite number of `scalars`. Throws Error(input) if it is missing or out of range.
+    // Returns a finite number of `scalars`. Throws Error(input) if it is missing or out of range.
     double scalar(std::string_view name, double low, double high) const;
 };
 
-// Reads op.json (or the folder with it) and its tensors. Checks sizes, types and names before it
-// allocates memory. Throws Error(input) for files that do not have the form of
+// Reads op.json, or the folder with it, and all tensors. Checks sizes, types and names before it
+// allocates memory. Throws Error(input) for files that do not have the form in
 // docs/reference/compare.md.
 SavedOp load_saved_op(const std::filesystem::path &path);
 

@@ -28,7 +28,7 @@ keel_dtype saved_dtype(const SavedOp &saved, const char *name) {
           KEEL_DTYPE_Q4_K, KEEL_DTYPE_Q5_K, KEEL_DTYPE_Q6_K}) {
         if (number == static_cast<double>(type)) return type;
     }
-    throw_error(ErrorKind::input, "{}: scalar '{}': {} is no dtype that can be repeated",
+    throw_error(ErrorKind::input, "{}: scalar '{}': expected the number of a dtype, found {}",
                 saved.file.string(), name, number);
 }
 
@@ -38,15 +38,15 @@ SavedWeight saved_weight(const SavedOp &saved) {
     const SavedTensor &t = saved.need("in", "weight");
     w.dtype = saved_dtype(saved, "weight_dtype");
     if ((t.dtype != w.dtype && t.dtype != KEEL_DTYPE_F32) || t.shape.size() != 2)
-        misfit(saved, fmt::format("expected [n, k] in {} or f32 for its weight",
-                                  keel_dtype_name(w.dtype)));
+        misfit(saved,
+               fmt::format("weight: expected shape [n, k] in {} or f32", keel_dtype_name(w.dtype)));
     w.rows = t.shape[0];
     w.cols = t.shape[1];
     if (t.dtype == w.dtype) {
         w.bytes = t.bytes;
         return w;
     }
-    // Earlier versions saved the values as f32.
+    // Earlier versions of Keel saved the values as f32.
     const std::vector<float> values = t.floats();
     if (w.cols % keel_dtype_block(w.dtype) == 0 && keel_dtype_weights_only(w.dtype) == 0) {
         w.bytes = in_dtype(w.dtype, values);
@@ -66,7 +66,7 @@ OpStage::OpStage(const SavedOp &saved, const SavedWeight &weight, std::shared_pt
     if (weight.dtype != KEEL_DTYPE_NONE) {
         const SavedTensor &x = saved.need("in", saved.op == KEEL_OP_EMBED ? "ids" : "x");
         WeightSource source;
-        // The weight outlives this object.
+        // The caller keeps the weight alive.
         source.keep_alive = std::shared_ptr<const void>(&weight, [](const void *) {});
         source.mapping = weight.bytes.data();
         source.mapping_bytes = weight.bytes.size();
@@ -104,13 +104,14 @@ const keel_tensor *OpStage::input(const char *name, bool is_needed) {
     return tensors_.back().c();
 }
 
-// An output of the op. If the op also reads it, it has the saved old values.
+// Returns an output tensor of the op. If the op also reads this tensor, it gets the saved old
+// values.
 const keel_tensor *OpStage::output(const char *name, bool is_needed) {
     if (saved_.find("in_out", name) != nullptr) return input(name);
     const auto found = std::find_if(saved_.outputs.begin(), saved_.outputs.end(),
                                     [&](const SavedOutput &o) { return o.name == name; });
     if (found == saved_.outputs.end()) {
-        if (is_needed) misfit(saved_, fmt::format("'outputs' has no '{}'", name));
+        if (is_needed) misfit(saved_, fmt::format("'outputs': expected '{}', found none", name));
         return nullptr;
     }
     tensors_.push_back(make(found->dtype, found->shape, {}));
@@ -136,7 +137,7 @@ const keel_scores *OpStage::scores() {
 
 std::vector<OpOutput> OpStage::run() {
     auto *args = reinterpret_cast<keel_op_args *>(storage_.data());
-    // A plan needs only shapes. It gets a copy of the args, so those of the run do not change.
+    // A plan needs only the shapes, and it may change the args. So it gets a copy of the args.
     std::vector<std::byte> copy = storage_;
     OpHandle op;
     const auto plan = [&]<typename Args>(Args *of) {

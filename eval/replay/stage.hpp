@@ -11,30 +11,30 @@
 
 namespace keel {
 
-// The weight matrix of a saved op, in its saved dtype.
+// The weight matrix of a saved op, in the dtype of the save.
 struct SavedWeight {
     keel_dtype dtype = KEEL_DTYPE_NONE;
-    bool as_f32 = false; // its saved values cannot be represented in its own dtype, so f32 is used
+    bool as_f32 = false; // the values cannot be represented in the weight's own dtype
     int64_t rows = 0, cols = 0;
     std::vector<std::byte> bytes;
 };
-// The weight of matmul and embed; dtype NONE for other ops. Throws Error(input).
+// Returns the weight of matmul and embed. Its dtype is NONE for other ops. Throws Error(input).
 SavedWeight saved_weight(const SavedOp &saved);
 
-// Throws Error(input) for a save from which no op can be made. `what`: the problem.
+// Throws Error(input) because the saved op cannot be replayed. `what` describes the problem.
 [[noreturn]] void misfit(const SavedOp &saved, const std::string &what);
-// Reads a dtype among the numbers of a save. Throws Error(input).
+// Reads the number `name` of a save as a dtype. Throws Error(input).
 keel_dtype saved_dtype(const SavedOp &saved, const char *name);
 
-// A saved op on a device, with new tensors, a new cache and a new weight there.
+// A saved op on a device, with new tensors, a new cache and a new weight on this device.
 class OpStage {
   public:
     // `saved` and `weight` must outlive this object. Throws Error(input) if the save is incomplete
-    // or its parts do not fit together.
+    // or its parts contradict each other.
     OpStage(const SavedOp &saved, const SavedWeight &weight, std::shared_ptr<Device> device);
     ~OpStage();
 
-    // Runs the op and returns its outputs, with the cache rows that it wrote.
+    // Runs the op and returns its outputs, including the cache rows that it wrote.
     std::vector<OpOutput> run();
     const std::string &kernel() const { return kernel_; }
 

@@ -22,9 +22,9 @@ int64_t OpStage::whole(const char *name) const {
     return static_cast<int64_t>(saved_.scalar(name, 0, 1e15));
 }
 
-// Fills in the op's args from the saved tensors, by their names.
+// Fills in the op's args with the saved tensors that have the matching names.
 void OpStage::build() {
-    if (!build_plain() && !build_on_cache()) misfit(saved_, "this op cannot be repeated");
+    if (!build_plain() && !build_on_cache()) misfit(saved_, "this op cannot be replayed");
     check_indices();
 }
 
@@ -90,7 +90,7 @@ bool OpStage::build_plain() {
         auto &a = args<keel_rows_args>();
         a.x = input("x");
         if (saved_.op == KEEL_OP_TOP_K_ROWS)
-            a.values = output("values", false); // NULL for argmax without values
+            a.values = output("values", false); // NULL if argmax writes no values
         a.index = output("index");
         return true;
     }
@@ -197,7 +197,7 @@ bool OpStage::build_on_cache() {
 void OpStage::build_gather() {
     auto &a = args<keel_kv_gather_args>();
     a.from = cache(view_, Rows::saved);
-    // For a fork, the blocks that are written are not those that are read.
+    // In a fork, the op writes to other blocks than it reads from.
     a.to = saved_.scalar("in_place", 0, 1) != 0 ? a.from : cache(to_, Rows::none);
     a.index = input("index");
     a.count = input("count");
@@ -208,20 +208,20 @@ void OpStage::build_gather() {
     a.n_sides = sides;
 }
 
-// Checks values that a backend need not check: positions below 0 (they are rows of tables), slots
-// outside the cache, and ranges that overlap.
+// Checks values that a backend need not check: positions below 0 (positions are row numbers of
+// tables), slots outside the cache, and overlapping ranges.
 void OpStage::check_indices() const {
     const auto ints = [&](const char *name) {
         const SavedTensor &t = saved_.need("in", name);
-        if (t.dtype != KEEL_DTYPE_I32) misfit(saved_, fmt::format("expected i32 for {}", name));
+        if (t.dtype != KEEL_DTYPE_I32) misfit(saved_, fmt::format("{}: expected i32", name));
         return t.ints();
     };
     for (const char *name : {"positions", "kv.positions"}) {
         if (saved_.find("in", name) == nullptr) continue;
         if (name[0] == 'k' && saved_.op != KEEL_OP_KEY_PROJECT)
-            continue; // these positions are only stored or subtracted
+            continue; // this op only stores or subtracts positions
         for (const int32_t p : ints(name)) {
-            if (p < 0) misfit(saved_, fmt::format("a position of {}", p));
+            if (p < 0) misfit(saved_, fmt::format("positions: expected 0 or more, found {}", p));
         }
     }
     if (saved_.op == KEEL_OP_ATTENTION_SCORES && saved_.find("in", "ranges") != nullptr) {
@@ -229,12 +229,14 @@ void OpStage::check_indices() const {
         std::vector<std::pair<int32_t, int32_t>> sorted;
         for (size_t i = 0; i + 1 < ranges.size(); i += 2) {
             if (ranges[i] < 0 || ranges[i + 1] < ranges[i])
-                misfit(saved_, fmt::format("a range of {} to {}", ranges[i], ranges[i + 1]));
+                misfit(saved_, fmt::format("ranges: found the invalid range from {} to {}",
+                                           ranges[i], ranges[i + 1]));
             if (ranges[i] < ranges[i + 1]) sorted.emplace_back(ranges[i], ranges[i + 1]);
         }
         std::sort(sorted.begin(), sorted.end());
         for (size_t i = 1; i < sorted.size(); ++i) {
-            if (sorted[i].first < sorted[i - 1].second) misfit(saved_, "ranges that overlap");
+            if (sorted[i].first < sorted[i - 1].second)
+                misfit(saved_, "ranges: expected separate ranges, found two that overlap");
         }
     }
     if (saved_.op != KEEL_OP_KV_GATHER) return;
@@ -244,16 +246,18 @@ void OpStage::check_indices() const {
     const size_t columns = lists.shape.size() == 2 ? static_cast<size_t>(lists.shape[1]) : 0;
     if (lists.shape.size() != 2 || count.size() != lengths.size() ||
         index.size() != columns * count.size())
-        misfit(saved_, "expected i32 [kv_heads, n] and [kv_heads] for index and count");
+        misfit(saved_, "index and count: expected i32 [kv_heads, n] and i32 [kv_heads]");
     for (size_t head = 0; head < count.size(); ++head) {
         if (count[head] < 0 || static_cast<size_t>(count[head]) > columns)
-            misfit(saved_, fmt::format("a count of {} of {}", count[head], columns));
+            misfit(saved_, fmt::format("count: found {}, expected 0 to {}", count[head], columns));
         int32_t before = -1;
         for (size_t j = 0; j < static_cast<size_t>(count[head]); ++j) {
             const int32_t slot = index[head * columns + j];
             if (slot <= before || slot >= lengths[head])
-                misfit(saved_, fmt::format("index lists slot {} behind {} of {}", slot, before,
-                                           lengths[head]));
+                misfit(saved_,
+                       fmt::format(
+                           "index: found slot {} after slot {}; expected rising slots below {}",
+                           slot, before, lengths[head]));
             before = slot;
         }
     }

@@ -6,7 +6,7 @@ namespace keel {
 namespace {
 
 constexpr int64_t most_slots = int64_t{1} << 22;
-constexpr int64_t most_elements = int64_t{1} << 25; // of an arena
+constexpr int64_t most_elements = int64_t{1} << 25; // limit for the elements of an arena
 
 std::vector<std::byte> as_bytes(const std::vector<int32_t> &values) {
     const auto *begin = reinterpret_cast<const std::byte *>(values.data());
@@ -19,21 +19,21 @@ std::vector<std::byte> zeros(keel_dtype dtype, int64_t n) {
 
 } // namespace
 
-// Makes a cache whose blocks are in order, each head with its own blocks. The rows are the saved
-// ones, or zeros if the op writes them.
+// Makes a cache in which each head has its own blocks, in order. The rows have the saved values, or
+// zeros if the op writes them.
 const keel_kv_view *OpStage::cache(keel_kv_view &view, Rows rows) {
     const SavedTensor &lengths = saved_.need("in", "kv.lengths");
     if (lengths.dtype != KEEL_DTYPE_I32 || lengths.shape.size() != 1)
-        misfit(saved_, "expected i32 [kv_heads] for kv.lengths");
+        misfit(saved_, "kv.lengths: expected i32 [kv_heads]");
     const std::vector<int32_t> held = lengths.ints();
     const auto heads = static_cast<int64_t>(held.size());
     if (heads != static_cast<int64_t>(saved_.scalar("kv_heads", 1, 4096)))
-        misfit(saved_, "kv.lengths and scalar 'kv_heads' differ");
+        misfit(saved_, "kv.lengths and the scalar 'kv_heads' have different numbers of heads");
     int64_t longest = 0;
     for (const int32_t length : held) {
         if (length < 0 || length > most_slots)
             misfit(saved_,
-                   fmt::format("a head's length of {}: expected 0 to {}", length, most_slots));
+                   fmt::format("kv.lengths: found {}, expected 0 to {}", length, most_slots));
         longest = std::max<int64_t>(longest, length);
     }
     const int64_t slots = device_->info().kv_block_slots;
@@ -41,11 +41,11 @@ const keel_kv_view *OpStage::cache(keel_kv_view &view, Rows rows) {
     const auto head_dim = static_cast<int64_t>(saved_.scalar("head_dim", 1, 65536));
     const auto value_dim = static_cast<int64_t>(saved_.scalar("v_head_dim", 1, 65536));
     if (heads * blocks * slots * std::max(head_dim, value_dim) > most_elements)
-        misfit(saved_, "its cache is larger than any that is saved");
+        misfit(saved_, "the cache is larger than the limit for saved caches");
     const keel_dtype key = saved_dtype(saved_, "key_dtype");
     const keel_dtype value = saved_dtype(saved_, "value_dtype");
     if (head_dim % keel_dtype_block(key) != 0 || value_dim % keel_dtype_block(value) != 0)
-        misfit(saved_, "its head's size is no multiple of the cache dtype's block");
+        misfit(saved_, "the head size is not a multiple of the block size of the cache's dtype");
     std::vector<int32_t> table(static_cast<size_t>(heads * blocks));
     for (size_t i = 0; i < table.size(); ++i) table[i] = static_cast<int32_t>(i);
     const auto place = [&](Tensor t) {
@@ -78,7 +78,7 @@ void OpStage::fill_cache(const keel_kv_view &view, const std::vector<int32_t> &l
         const SavedTensor &t = saved_.need("in", keys ? "kv.k" : "kv.v");
         const int64_t inner = (keys ? view.k : view.v)->shape[2];
         if (t.dtype != KEEL_DTYPE_F32 || t.shape != std::vector<int64_t>{total, inner})
-            misfit(saved_, fmt::format("expected f32 [{}, {}] for {}", total, inner, t.name));
+            misfit(saved_, fmt::format("expected f32 [{}, {}] for '{}'", total, inner, t.name));
         TensorValues values;
         values.shape = t.shape;
         values.rows = rows;
@@ -88,7 +88,7 @@ void OpStage::fill_cache(const keel_kv_view &view, const std::vector<int32_t> &l
     const SavedTensor *positions = saved_.find("in", "kv.positions");
     if (positions == nullptr || !positions->present) return;
     if (positions->dtype != KEEL_DTYPE_I32 || positions->elements() != total)
-        misfit(saved_, fmt::format("expected i32 [{}] for kv.positions", total));
+        misfit(saved_, fmt::format("kv.positions: expected i32 [{}]", total));
     const std::vector<int32_t> given = positions->ints();
     std::vector<int32_t> placed(
         static_cast<size_t>(view.positions->shape[0] * view.positions->shape[1]));

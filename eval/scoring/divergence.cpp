@@ -27,17 +27,17 @@ void check_same_tokens(Pipeline &a, Pipeline &b, const ScoringText &mine,
                        const ScoringText &theirs) {
     if (a.model().vocab_size != b.model().vocab_size) {
         throw_error(ErrorKind::input,
-                    "the two models have vocabularies of {} and {} tokens; a KL divergence needs "
+                    "the models have vocabularies of {} and {} tokens; a KL divergence needs "
                     "the same one",
                     a.model().vocab_size, b.model().vocab_size);
     }
     if (mine.ids != theirs.ids || mine.bos != theirs.bos)
         throw_error(ErrorKind::input,
-                    "the two models' tokenizers make different tokens of the text; a KL "
-                    "divergence needs the same ones");
+                    "the tokenizers of the models split the text into different tokens; a KL "
+                    "divergence needs equal tokens, so use models with the same tokenizer");
 }
 
-// The numbers of each scored token, in order.
+// The numbers of each scored token, in the order of the tokens.
 struct Samples {
     std::vector<double> kl, same_top, delta, nll, nll_ref;
 
@@ -62,8 +62,8 @@ double mean(const std::vector<double> &values) {
     return sum / static_cast<double>(values.size());
 }
 
-// A pipeline with its first session. If the pipeline was made for a batch, the session belongs to
-// it.
+// A pipeline with its first session. If the pipeline has a batch (PipelineOptions::batch), the
+// session belongs to it.
 struct Side {
     explicit Side(Pipeline &pipeline)
         : batch(pipeline.batch() > 1 ? std::make_unique<SessionBatch>(pipeline) : nullptr),
@@ -150,17 +150,17 @@ DivergenceReport measure_divergence(Pipeline &first, Pipeline &reference, std::s
 }
 
 std::string divergence_text(const DivergenceReport &r) {
-    std::string out = fmt::format("this:      {}\nreference: {}\n", r.first, r.reference);
+    std::string out;
+    if (!r.keeps_all && r.evictions == 0)
+        out += "warning: the policy evicted nothing, so these numbers do not measure it; to let it "
+               "act, use a smaller budget, longer windows, --step 1 or --prefix\n\n";
+    out += fmt::format("this:      {}\nreference: {}\n", r.first, r.reference);
     out += scoring_text_line(r.options, r.has_bos, r.windows.size());
     out += fmt::format("{} of {} tokens scored in {:.1f} s{}; evictions {}, reference {}\n",
                        r.kl.count, r.text_tokens, r.seconds,
-                       r.batch > 1 ? fmt::format(", {} at once", r.batch) : "", r.evictions,
+                       r.batch > 1 ? fmt::format(", {} together", r.batch) : "", r.evictions,
                        r.evictions_ref);
-    if (!r.keeps_all && r.evictions == 0)
-        out += "the policy evicted nothing here: a smaller budget, longer windows, --step 1 or "
-               "--prefix let it "
-               "act\n";
-    out += fmt::format("\nKL(reference || this), nats a token\n  mean    {:.6f}{}\n", r.kl.mean,
+    out += fmt::format("\nKL(reference || this), nats per token\n  mean    {:.6f}{}\n", r.kl.mean,
                        plus_minus(r.kl.error));
     for (const Quantile &q : r.quantiles) {
         out += fmt::format("  {:<7} {:.6f}{}\n",

@@ -4,7 +4,7 @@
 
 namespace keel {
 
-// A quantile with its error, from a bootstrap over blocks of neighbouring tokens.
+// A quantile, with its standard error from a bootstrap over blocks of neighbouring tokens.
 struct Quantile {
     double q = 0, value = 0;
     std::optional<double> error;
@@ -13,33 +13,35 @@ struct Quantile {
 struct DivergenceWindow {
     ScoreWindow where;
     double kl = 0, nll = 0, nll_ref = 0; // means over the window's scored tokens
-    double same_top = 0;                 // share of tokens
+    double same_top = 0;                 // share of the tokens with the same most likely token
     WindowCache cache, cache_ref;
 };
 
-// The comparison of a pipeline with a reference over the same tokens.
+// The comparison of a pipeline with a reference on the same tokens.
 struct DivergenceReport {
-    std::string first, reference; // example: "models/tiny: weights q4_0, KV f16, policy none"
+    std::string first, reference; // for example "models/tiny: weights q4_0, KV f16, policy none"
     ScoringOptions options;       // with the defaults filled in
-    uint32_t batch = 1;           // windows or places that are scored together
+    uint32_t batch = 1;           // number of windows or places that are scored together
     bool has_bos = false;
     int64_t text_tokens = 0;
     Estimate kl;                     // KL(reference || first), nats
-    std::vector<Quantile> quantiles; // of kl: median, 90%, 99%
+    std::vector<Quantile> quantiles; // quantiles of kl: median, 90%, 99%
     double kl_max = 0;
-    Estimate same_top; // share of tokens for which both have the same most likely token
-    // Log p of the true token: first minus reference. Below 0 the first is worse.
+    Estimate same_top; // share of the tokens for which both have the same most likely token
+    // The log probability of the true token: first minus reference. If it is below 0, the first
+    // pipeline predicts worse.
     Estimate delta_log_p;
     Estimate nll, nll_ref;
     double seconds = 0;
     uint64_t evictions = 0, evictions_ref = 0;
-    bool keeps_all = true;
+    bool keeps_all = true; // the policy of `first` never evicts
     std::vector<DivergenceWindow> windows;
 };
 
-// Both pipelines must be made with scoring_rows(), and for the same number of sequences
-// (PipelineOptions::batch). If this number is above 1, that many windows or places are scored
-// together. Throws Error(input) if the pipelines do not have the same vocabulary and tokens.
+// Scores the text with both pipelines. They must be made with scoring_rows(), and for the same
+// number of sequences (PipelineOptions::batch). If this number is above 1, that many windows or
+// places are scored together. Throws Error(input) if the pipelines have different vocabularies or
+// tokens.
 DivergenceReport measure_divergence(Pipeline &first, Pipeline &reference, std::string_view text,
                                     const ScoringOptions &options);
 

@@ -9,14 +9,14 @@ namespace keel {
 
 // The natural logarithm of the probability of token `id`.
 double log_probability(std::span<const float> row, int32_t id);
-// The index of the largest value. Of equal values, the lowest index.
+// The index of the largest value. If several values are equal, the lowest index.
 int32_t most_likely(std::span<const float> row);
 
-// A row compared with the same row of a reference.
+// The difference between a row of logits and the same row of a reference.
 struct RowDifference {
     double kl = 0;        // KL(reference || row), nats, not below 0
-    double log_p = 0;     // log probability of the true token, by the row
-    double log_p_ref = 0; // by the reference
+    double log_p = 0;     // log probability of the true token according to `row`
+    double log_p_ref = 0; // log probability according to the reference
     bool same_top = false;
 };
 RowDifference compare_rows(std::span<const float> row, std::span<const float> reference,

@@ -105,7 +105,7 @@ PerplexityReport measure_perplexity(Pipeline &pipeline, std::string_view text,
 }
 
 std::string scoring_text_line(const ScoringOptions &o, bool has_bos, size_t windows) {
-    const std::string front = has_bos ? ", each behind the token that begins a text"
+    const std::string front = has_bos ? ", each begins with the token that begins a text"
                                       : ", without a token that begins a text";
     const std::string step = o.step == 1 ? "one by one" : "many at a time";
     if (o.prefix > 0) {
@@ -122,22 +122,22 @@ std::string perplexity_text(const PerplexityReport &r) {
     std::string out = fmt::format("{}: weights {}, KV {}, policy {}\n", r.model, r.weights,
                                   key == value ? key : key + " and " + value, r.policy);
     out += scoring_text_line(r.options, r.has_bos, r.windows.size());
-    out += fmt::format("{} of {} tokens scored in {:.1f} s, {:.0f} tokens/s taken in{}; cache and "
-                       "policy at most {}{}; {}\n",
-                       r.nll.count, r.text_tokens, r.seconds, r.rate(),
-                       r.batch > 1 ? fmt::format(", {} at once", r.batch) : "",
-                       format_bytes(r.held_peak_bytes), r.batch > 1 ? " each" : "",
-                       counted(r.evictions, "eviction"));
+    out += fmt::format(
+        "{} of {} tokens scored in {:.1f} s, {:.0f} tokens read per second{}; cache and "
+        "policy at most {}{}; {}\n",
+        r.nll.count, r.text_tokens, r.seconds, r.rate(),
+        r.batch > 1 ? fmt::format(", {} together", r.batch) : "", format_bytes(r.held_peak_bytes),
+        r.batch > 1 ? " each" : "", counted(r.evictions, "eviction"));
     if (!r.keeps_all && r.evictions == 0) {
-        out += fmt::format(
-            "policy {} evicted nothing here, so this is a full cache's number: a smaller budget, "
-            "longer windows, --step 1 or --prefix let it act\n",
-            r.policy);
+        out += fmt::format("policy {} evicted nothing here, so the numbers are those of a full "
+                           "cache; to let the policy "
+                           "act, use a smaller budget, longer windows, --step 1 or --prefix\n",
+                           r.policy);
     }
-    out += fmt::format("nll        {:.4f}{} nats a token", r.nll.mean, plus_minus(r.nll.error));
+    out += fmt::format("nll        {:.4f}{} nats per token", r.nll.mean, plus_minus(r.nll.error));
     if (r.nll.error && r.nll.error_independent)
         out += fmt::format(
-            " ({} of neighbours; {:.2g} if tokens were independent, which they are not)",
+            " ({} of neighbouring tokens; {:.2g} if tokens were independent, but they are not)",
             counted(r.nll.blocks, "block"), *r.nll.error_independent);
     out += fmt::format("\nperplexity {:.4f}{}\n", r.perplexity(), plus_minus(r.perplexity_error()));
     return out;

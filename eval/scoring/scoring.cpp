@@ -17,12 +17,13 @@ void in_range(const char *option, int64_t value, int64_t low, int64_t high) {
         throw_error(ErrorKind::usage, "{}: expected {} to {}, found {}", option, low, high, value);
 }
 
-// The tokenizer's token at the beginning of a text, if its files ask for it.
+// Returns the token that begins a text, if the tokenizer's files ask for it.
 std::optional<int32_t> begin_token(const Tokenizer &tokenizer) {
     return tokenizer.adds_bos() ? tokenizer.bos_id() : std::nullopt;
 }
 
-// The first `wanted` tokens; 0: all. Only the needed part of a large text is tokenized.
+// Returns the first `wanted` tokens of the text; 0 means all tokens. Of a large text, only the
+// needed part is tokenized.
 std::vector<int32_t> first_tokens(const Tokenizer &tokenizer, std::string_view text,
                                   int64_t wanted) {
     const EncodeOptions plain{.add_special = false, .parse_special = false};
@@ -30,8 +31,8 @@ std::vector<int32_t> first_tokens(const Tokenizer &tokenizer, std::string_view t
     std::vector<int32_t> ids;
     for (size_t bytes = static_cast<size_t>(wanted) * 8;; bytes *= 4) {
         ids = tokenizer.encode(text.substr(0, bytes), plain);
-        // The last tokens before a cut may differ from those of the whole text, so more text is
-        // tokenized.
+        // The last tokens of a shortened text may differ from those of the whole text. So more text
+        // than needed is tokenized.
         constexpr int64_t margin = 64;
         if (bytes >= text.size() || std::ssize(ids) >= wanted + margin) break;
     }
@@ -51,14 +52,14 @@ ScoringText scoring_text(const Pipeline &pipeline, std::string_view text,
     const Tokenizer *tokenizer = pipeline.tokenizer();
     if (tokenizer == nullptr)
         throw_error(ErrorKind::usage,
-                    "{}: the model has no tokenizer; a text cannot be scored without one",
+                    "{}: the model has no tokenizer, but scoring a text needs one",
                     pipeline.source().path());
     in_range("--max-tokens", options.max_tokens, 0, largest);
     ScoringText out;
     out.ids = first_tokens(*tokenizer, text, options.max_tokens);
     if (options.bos) out.bos = begin_token(*tokenizer);
     if (out.ids.size() + (out.bos ? 1 : 0) < 2)
-        throw_error(ErrorKind::input, "the text has {}; expected at least {} to score one",
+        throw_error(ErrorKind::input, "the text has {}; expected at least {}",
                     counted(out.ids.size(), "token"), out.bos ? 1 : 2);
     return out;
 }
@@ -80,7 +81,7 @@ ScoringWalk::ScoringWalk(std::vector<Session *> sessions, const ScoringText &tex
 }
 
 void ScoringWalk::fill_in() {
-    int64_t held = largest; // the most tokens that a cache without evictions can hold
+    int64_t held = largest; // limit for the tokens in a cache without evictions
     bool acts_at_end_only = true;
     for (Session *session : sessions_) {
         const PolicySetup &plan = session->pipeline().policy_setup();
@@ -101,24 +102,23 @@ void ScoringWalk::check() const {
     int64_t longest = 0;
     if (o.prefix > 0) {
         if (o.context != 0 || o.stride != 0)
-            throw_error(
-                ErrorKind::usage,
-                "windows (context, stride) and places (prefix, continuation) exclude each other");
+            throw_error(ErrorKind::usage, "windows (--window, --stride) and places (--prefix, "
+                                          "--continuation) exclude each other; use one of them");
         in_range("--prefix", o.prefix, 1, largest);
         in_range("--continuation", o.continuation, 1, largest);
         in_range("--places", o.places, 1, 1'000'000);
         longest = o.prefix + o.continuation;
     } else {
         if (o.continuation != 0)
-            throw_error(ErrorKind::usage, "a continuation of {} tokens has no prefix: give one",
+            throw_error(ErrorKind::usage, "--continuation {} needs a prefix; set --prefix",
                         o.continuation);
         in_range("--window", o.context, 2, largest);
         if (o.stride < 1 || o.stride > o.context)
-            throw_error(ErrorKind::usage,
-                        "--stride: expected 1 to {}, the length of a window, found {}; with a "
-                        "longer one tokens "
-                        "between the windows would not be scored",
-                        o.context, o.stride);
+            throw_error(
+                ErrorKind::usage,
+                "--stride: expected 1 to {} (the length of a window), found {}; a longer stride "
+                "would leave tokens between the windows unscored",
+                o.context, o.stride);
         longest = std::min<int64_t>(o.context, std::ssize(text_.ids) - 1 +
                                                    static_cast<int64_t>(begin_tokens()));
     }
@@ -134,12 +134,12 @@ void ScoringWalk::check() const {
                                          : fmt::format(" (this text fills {} of them)", longest);
             const std::string cure =
                 p.model().max_positions > p.context()
-                    ? fmt::format(", or raise model.context (the model was made for {})",
+                    ? fmt::format(", or raise model.context (the model supports {})",
                                   p.model().max_positions)
                     : std::string{};
             throw_error(ErrorKind::usage,
-                        "{}{} does not fit the cache of {}, which holds {}; ask for less{}", what,
-                        text, printable(p.source().path(), 400),
+                        "{}{} does not fit the cache of {}, which holds {}; use fewer tokens{}",
+                        what, text, printable(p.source().path(), 400),
                         counted(static_cast<uint64_t>(p.context()), "token"), cure);
         }
     }
@@ -150,13 +150,14 @@ void ScoringWalk::make_windows() {
     const auto front = static_cast<int64_t>(begin_tokens());
     const ScoringOptions &o = options_;
     if (o.prefix > 0) {
-        // The first token of the continuation is not scored.
+        // The first token of the continuation is read but not scored.
         const int64_t before = o.prefix - front + 1;
         const int64_t length = before + o.continuation;
         if (length > n)
-            throw_error(ErrorKind::usage,
-                        "the text has {} tokens; a prefix of {} and a continuation of {} need {}",
-                        n, o.prefix, o.continuation, length);
+            throw_error(
+                ErrorKind::usage,
+                "the text has {} tokens, but a prefix of {} and a continuation of {} need {}", n,
+                o.prefix, o.continuation, length);
         const int64_t places = std::min(o.places, n / length);
         for (int64_t i = 0; i < places; ++i) {
             const int64_t begin = places == 1 ? 0 : (n - length) * i / (places - 1);
@@ -164,7 +165,8 @@ void ScoringWalk::make_windows() {
         }
         return;
     }
-    // A window feeds context - front tokens of the text. Its last target is the token after them.
+    // In a window, the session reads context - front tokens of the text. The last token to score is
+    // the one after them.
     const int64_t held = o.context - front;
     int64_t scored = 1 - front;
     for (int64_t begin = 0; scored < n; begin += o.stride) {
@@ -196,7 +198,7 @@ ScoringWalk::Feed ScoringWalk::feed_of(const ScoreWindow &window) const {
     feed.first = window.begin + 1 - front;
     feed.prompt = static_cast<size_t>(window.scored - feed.first);
     feed.has_prompt = options_.step == 1 || options_.prefix > 0;
-    // A prompt has at least one token, because a session cannot decode into an empty cache.
+    // The prompt needs at least one token, because a session cannot decode into an empty cache.
     feed.scores_prompt = feed.prompt == 0 && feed.has_prompt;
     if (feed.scores_prompt) feed.prompt = 1;
     return feed;
@@ -225,7 +227,8 @@ void ScoringWalk::walk(const ScoreWindow &window, const OnRow &on_row) {
     }
 }
 
-// Feeds the next tokens: as many as all sessions can take in at once. Returns their number.
+// Feeds the next tokens. Each step takes as many tokens as all sessions allow. Returns the number
+// of tokens fed.
 int64_t ScoringWalk::feed_rows(std::span<const int32_t> ids, int64_t begin) {
     const int64_t left = std::ssize(ids) - begin;
     int64_t n = std::min(left, rows_);
@@ -241,13 +244,14 @@ int64_t ScoringWalk::feed_rows(std::span<const int32_t> ids, int64_t begin) {
 }
 
 void ScoringWalk::give_rows(int64_t n, int64_t target, int64_t end, const OnRow &on_row) {
-    if (target + n > end) throw_error(ErrorKind::internal, "scoring went past its window");
+    if (target + n > end)
+        throw_error(ErrorKind::internal, "scoring went past the end of its window");
     std::vector<std::span<const float>> all, rows(sessions_.size());
     for (Session *session : sessions_) {
         if (session->pipeline().host().cancelled()) throw_error(ErrorKind::runtime, "cancelled");
         all.push_back(session->logits());
         if (std::ssize(all.back()) != n * session->pipeline().model().vocab_size)
-            throw_error(ErrorKind::internal, "scoring wanted {} rows of logits, found {} numbers",
+            throw_error(ErrorKind::internal, "scoring expected {} rows of logits, found {} numbers",
                         n, all.back().size());
     }
     for (int64_t i = 0; i < n; ++i) {

@@ -8,12 +8,12 @@
 namespace keel {
 namespace {
 
-// A window that is being scored.
+// A place for one window that is being scored. When the window ends, the seat gets the next one.
 struct Seat {
-    std::vector<Session *> sessions; // one for each side
+    std::vector<Session *> sessions; // one session for each side
     size_t window = 0;
     ScoringWalk::Feed feed;
-    size_t taken = 0; // tokens of feed.ids
+    size_t taken = 0; // number of tokens of feed.ids that were fed
 };
 
 class SideBySide {
@@ -42,7 +42,8 @@ class SideBySide {
         return owned_.emplace_back(batch.make_session()).get();
     }
 
-    // Gives a seat its next window that needs a step. Returns false if there is none.
+    // Gives a seat its next window. Windows that need only their prompt are finished here. Returns
+    // false if no window is left.
     bool begin(Seat &seat) {
         while (next_ < walk_.windows().size()) {
             seat.window = next_++;
@@ -50,7 +51,7 @@ class SideBySide {
             seat.taken = seat.feed.prompt;
             for (Session *session : seat.sessions) {
                 session->reset();
-                // If the run was cancelled, there are no logits.
+                // prefill() returns false if the run was cancelled.
                 if (!session->prefill(std::span(seat.feed.ids).first(seat.feed.prompt), true,
                                       seat.feed.scores_prompt ? 1 : 0))
                     throw_error(ErrorKind::runtime, "cancelled");
@@ -75,7 +76,7 @@ class SideBySide {
             }
         }
         advance(seats_.size());
-        for (size_t i = seats_.size(); i-- > 0;) { // from the end, because seats are removed
+        for (size_t i = seats_.size(); i-- > 0;) { // from the end, because the loop removes seats
             Seat &seat = seats_[i];
             give_row(seat, seat.feed.first + static_cast<int64_t>(seat.taken));
             if (++seat.taken < seat.feed.ids.size()) continue;
@@ -125,15 +126,15 @@ void score_side_by_side(
     for (const ScoringSide &side : sides) {
         if (side.first->pipeline().batch() != most)
             throw_error(ErrorKind::usage,
-                        "pipelines that were made for {} and {} sequences at once", most,
-                        side.first->pipeline().batch());
+                        "the pipelines have different batches: {} and {} sequences; use the same "
+                        "number for both",
+                        most, side.first->pipeline().batch());
     }
     if (walk.options().step != 1)
         throw_error(ErrorKind::usage,
-                    "a batch of {}: windows side by side are for tokens that are taken in one by "
-                    "one (--step "
-                    "1); many at a time, as here, "
-                    "read the weights once for all of them anyway: leave the batch out",
+                    "--batch {}: windows can be scored together only if tokens are read one by one "
+                    "(--step 1); here many tokens are read in each step, which already reads the "
+                    "weights once for all of them; remove --batch",
                     most);
     SideBySide(sides, walk, on_row, on_window).run();
 }

@@ -8,21 +8,21 @@
 
 namespace keel {
 
-// A pipeline that scores several windows together, and the session with which the ScoringWalk was
-// made. This session is used for one of the windows.
+// A pipeline that scores several windows together. `first` is the session that the ScoringWalk has;
+// it is used for one of the windows.
 struct ScoringSide {
     SessionBatch *batch;
     Session *first;
 };
 
-// Walks a text like ScoringWalk::run(), but with several windows at once: as many as the pipelines
-// of all sides were made for, which must be the same number. Each step feeds one token to every
-// window. A window has its own session and cache on each side. So its rows are the same as without
-// the other windows, up to the rounding of products of several rows. The rows of a window (one for
-// each side) come in order, but windows come in any order. Throws Error(usage) for a walk that does
-// not feed its tokens one by one, Error(resource) or Error(runtime) if a sequence cannot continue,
-// and Error(runtime) "cancelled" after HostServices::request_cancel. Rows are valid during the call
-// that gets them.
+// Scores the windows of a walk like ScoringWalk::run(), but several windows together. The number of
+// windows at a time is Pipeline::batch(), which must be equal for the pipelines of all sides. Each
+// step feeds one token to every window. A window has its own session and cache on each side, so its
+// rows do not depend on the other windows, except for the rounding of products with several rows.
+// The rows of one window (one row for each side) come in order, but windows come in any order. Rows
+// are valid only during the call of on_row. Throws Error(usage) for a walk that does not feed
+// tokens one by one, Error(resource) or Error(runtime) if a sequence cannot continue, and
+// Error(runtime) "cancelled" after HostServices::request_cancel.
 void score_side_by_side(
     std::span<const ScoringSide> sides, const ScoringWalk &walk,
     const std::function<void(size_t window, int64_t target,

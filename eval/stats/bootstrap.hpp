@@ -5,9 +5,9 @@
 
 namespace keel {
 
-// The values of a statistic for many resamples. Each resample draws `count` clusters out of
-// `count`, with replacement. below(n) returns a random number from 0 to n - 1. statistic(drawn)
-// gets the indices of the drawn clusters.
+// Computes a statistic for many resamples and returns its values. Each resample draws `count`
+// clusters out of `count`, with replacement. below(n) must return a random number from 0 to n - 1.
+// statistic(drawn) gets the indices of the drawn clusters.
 template <typename Below, typename Statistic>
 std::vector<double> bootstrap(size_t count, size_t resamples, const Below &below,
                               const Statistic &statistic) {

@@ -11,8 +11,8 @@ namespace {
 
 constexpr double endless = std::numeric_limits<double>::infinity();
 
-// (mean of the resample - mean) / standard error of the resample. Infinite if all its numbers are
-// equal.
+// Draws one resample and returns (mean of the resample - mean) / standard error of the resample.
+// The result is infinite if all numbers of the resample are equal.
 double t_of_resample(std::span<const double> values, double mean, Xoshiro256 &random) {
     const auto n = static_cast<uint32_t>(values.size());
     double sum = 0, squares = 0;
@@ -23,7 +23,7 @@ double t_of_resample(std::span<const double> values, double mean, Xoshiro256 &ra
     }
     const double count = n, centre = sum / count;
     const double variance = squares / count - centre * centre;
-    if (variance <= 1e-14 * squares / count) // the numbers are equal, up to rounding
+    if (variance <= 1e-14 * squares / count) // all numbers are equal, except for rounding
         return centre == 0 ? 0 : std::copysign(endless, centre);
     return centre / std::sqrt(variance / (count - 1));
 }
@@ -38,7 +38,7 @@ BootstrapTInference::BootstrapTInference(std::span<const double> values, uint64_
     double squares = 0;
     for (const double v : values) squares += (v - mean_) * (v - mean_);
     error_ = std::sqrt(squares / (n * (n - 1)));
-    if (error_ < 1e-14 * std::abs(mean_)) error_ = 0; // the numbers are equal, up to rounding
+    if (error_ < 1e-14 * std::abs(mean_)) error_ = 0; // all numbers are equal, except for rounding
     if (error_ == 0) return;
     Xoshiro256 random(seed);
     t_.resize(resamples);
@@ -66,7 +66,7 @@ Interval BootstrapTInference::at_tail(double tail) const {
 }
 
 uint64_t resamples_needed(double confidence, uint64_t contrasts) {
-    // One more than needed: the product is rounded.
+    // The product is rounded, so we add one resample.
     return static_cast<uint64_t>(2 * static_cast<double>(contrasts) / (1 - confidence)) + 1;
 }
 

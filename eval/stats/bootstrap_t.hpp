@@ -9,30 +9,31 @@
 
 namespace keel {
 
-// The mean of independent numbers by the bootstrap of Student's t (bootstrap-t, Efron 1981). The
-// quantiles of (resample's mean - mean) / resample's error replace those of Student's t, so the
-// intervals follow the skewness of the numbers. For tails below 1 / (resamples + 1), at_tail() is
-// infinite.
+// Inference about the mean of independent numbers by bootstrap-t (Efron 1981): the distribution of
+// (mean of a resample - mean) / standard error of the resample replaces Student's t distribution.
+// So the intervals follow the skewness of the numbers. If `tail` is below 1 / (resamples + 1), both
+// ends of at_tail(tail) are infinite.
 class BootstrapTInference : public Inference {
   public:
-    // Needs at least two numbers and one resample. Throws Error(runtime) for a number that is not
-    // finite.
+    // `values` needs at least two numbers. `resamples` is at least 1. Throws Error(runtime) for a
+    // number that is not finite.
     BootstrapTInference(std::span<const double> values, uint64_t resamples, uint64_t seed);
     double above(double value) const override;
     double below(double value) const override;
     Interval at_tail(double tail) const override;
 
   private:
+    // The mean and its standard error.
     double mean_ = 0, error_ = 0;
-    std::vector<double> t_; // of the resamples, in rising order
+    std::vector<double> t_; // the t statistic of each resample, in rising order
 };
 
-// The fewest resamples with which intervals of that confidence have ends, each of `contrasts` at
-// its share of 1 - confidence.
+// The fewest resamples with which BootstrapTInference gives finite intervals for `contrasts`
+// comparisons. The comparisons share the error rate 1 - confidence equally.
 uint64_t resamples_needed(double confidence, uint64_t contrasts);
 
-// Joins two inferences: a value is excluded if both exclude it. So its intervals reach to the
-// farther ends.
+// Joins two inferences about one effect. A value is excluded only if both inferences exclude the
+// value. So each interval contains the intervals of both inferences.
 class JoinedInference : public Inference {
   public:
     JoinedInference(std::shared_ptr<const Inference> first, std::shared_ptr<const Inference> second)

@@ -12,7 +12,7 @@
 namespace keel {
 namespace {
 
-// For each cluster: the mean without it.
+// For each cluster: the mean of all items except those of this cluster.
 std::vector<double> jackknife(const ClusterSums &c) {
     const double sum = std::accumulate(c.sums.begin(), c.sums.end(), 0.0);
     const double count = std::accumulate(c.counts.begin(), c.counts.end(), 0.0);
@@ -36,8 +36,8 @@ double acceleration(const ClusterSums &c) {
 
 std::optional<Interval> bca_interval(const std::vector<double> &sorted, const ClusterSums &c,
                                      double confidence) {
-    // Means that differ from the sample's mean only by rounding count as equal. Hits have many such
-    // means.
+    // Means that differ from the sample's mean only by rounding count as equal to it. If the items
+    // are hits (0 or 1), many resamples have such a mean.
     const double mean = c.mean(), slack = 1e-12 * std::max(std::abs(mean), 1e-300);
     const auto below =
         std::lower_bound(sorted.begin(), sorted.end(), mean - slack) - sorted.begin();

@@ -10,11 +10,13 @@ namespace keel {
 
 struct BootstrapInterval {
     Interval percentile;
-    std::optional<Interval> bca; // bias-corrected and accelerated; nothing if it is not defined
+    // bias-corrected and accelerated (BCa) interval; nullopt if it is not defined
+    std::optional<Interval> bca;
 };
 
-// Bootstrap of the mean: clusters are drawn with replacement. Returns nothing for fewer than two
-// clusters. `resamples` is at least 1. Throws Error(runtime) for sums that are not finite.
+// Intervals of the mean by a bootstrap that draws clusters with replacement. Returns nullopt for
+// fewer than two clusters. `resamples` is at least 1. Throws Error(runtime) for sums that are not
+// finite.
 std::optional<BootstrapInterval> cluster_bootstrap(const ClusterSums &clusters, double confidence,
                                                    uint64_t resamples, uint64_t seed);
 

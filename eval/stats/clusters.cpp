@@ -50,7 +50,7 @@ std::optional<double> cluster_error(const ClusterSums &c) {
     }
     const auto k = static_cast<double>(c.size());
     const double error = std::sqrt(squares * k / (k - 1)) / count;
-    // If the numbers are equal, the error comes only from rounded sums.
+    // If all numbers are equal, a tiny error comes only from rounding in the sums.
     return error < 1e-14 * std::abs(mean) ? 0 : error;
 }
 

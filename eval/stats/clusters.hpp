@@ -7,25 +7,28 @@
 
 namespace keel {
 
-// Numbers of items, summed over each cluster (document). The mean and its uncertainty need no more.
+// Sums of numbers over clusters. Each number belongs to one item, and each item to one cluster (a
+// document). The mean of the items and the uncertainty of the mean need only these sums.
 struct ClusterSums {
     std::vector<double> sums;
-    std::vector<double> counts; // items in each cluster, at least 1
+    std::vector<double> counts; // number of items in each cluster, at least 1
     uint64_t items = 0;
 
     size_t size() const { return sums.size(); } // number of clusters
-    double mean() const;                        // of the items; 0 without items
-    // One number for each cluster: mean + (sum - count * mean) * clusters / items. Their mean is
-    // mean(). Their spread is that of the mean when clusters are drawn. If each cluster has one
-    // item, they are the items.
+    double mean() const;                        // mean of all items; 0 if there are no items
+    // One number for each cluster: mean + (sum - count * mean) * clusters / items. The mean of
+    // these numbers is mean(). Their standard error is that of mean() if clusters are drawn at
+    // random. If each cluster has one item, the numbers are those of the items.
     std::vector<double> linearized() const;
-    // `clusters[i]` is the id of item i's cluster, which may be any number. Clusters are in the
-    // order of their first item. Throws Error(runtime) for a number that is not finite.
+    // `values[i]` is the number of item i. `clusters[i]` is the id of the item's cluster; an id may
+    // be any number. The order of the clusters is the order of their first items. Throws
+    // Error(runtime) for a number that is not finite.
     static ClusterSums of(std::span<const double> values, std::span<const uint32_t> clusters);
 };
 
-// The standard error of the mean if clusters, not items, are independent. Nothing for fewer than
-// two clusters. Throws Error(runtime) for sums that are not finite.
+// The standard error of the mean of the items, if clusters are independent but items of one cluster
+// are not. Returns nullopt for fewer than two clusters. Throws Error(runtime) for sums that are not
+// finite.
 std::optional<double> cluster_error(const ClusterSums &clusters);
 
 } // namespace keel

@@ -6,8 +6,8 @@
 
 namespace keel {
 
-// SplitMix64. It gives the same numbers on every machine and with every standard library, so an
-// experiment's items are the same everywhere.
+// SplitMix64, a random number generator. It gives the same numbers on every machine and with every
+// standard library, so an experiment has the same items on every machine.
 class SplitMix64 {
   public:
     explicit SplitMix64(uint64_t seed) : state_(seed) {}
@@ -18,13 +18,15 @@ class SplitMix64 {
         z = (z ^ (z >> 27U)) * 0x94d049bb133111ebU;
         return z ^ (z >> 31U);
     }
-    // A number from 0 to n - 1. n must not be 0.
+    // Returns a random number from 0 to n - 1. n must not be 0.
     uint64_t below(uint64_t n) { return next() % n; }
 
+    // Returns a random element of `values`, which must not be empty.
     template <typename T> const T &choice(const std::vector<T> &values) {
         return values[below(values.size())];
     }
 
+    // Brings `values` into a random order.
     template <typename T> void shuffle(std::vector<T> &values) {
         for (size_t i = values.size(); i > 1; --i) std::swap(values[i - 1], values[below(i)]);
     }

@@ -11,7 +11,8 @@ namespace {
 
 constexpr size_t fewest_blocks = 16;
 constexpr size_t most_resamples = 1000, fewest_resamples = 100;
-// The most values in all resamples together, which takes about a second.
+// The bootstrap draws at most this many values in all resamples together. Drawing them takes about
+// a second.
 constexpr size_t resampled_values = 20'000'000;
 
 } // namespace
@@ -51,7 +52,7 @@ std::vector<size_t> even_blocks(size_t count, size_t preferred) {
     const size_t length =
         std::clamp<size_t>(count / fewest_blocks, 1, std::max<size_t>(preferred, 1));
     std::vector<size_t> blocks(count / length, length);
-    // The remaining numbers are given to the blocks, one each, from the first block on.
+    // The numbers that remain go to the first blocks, one number to each block.
     for (size_t i = 0, left = count % length; left > 0; --left, ++i) ++blocks[i % blocks.size()];
     return blocks;
 }

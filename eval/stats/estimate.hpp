@@ -9,31 +9,34 @@
 
 namespace keel {
 
-// A mean of consecutive numbers, with its standard error.
+// The mean of consecutive numbers (for example of the tokens of a text), with its standard errors.
 struct Estimate {
     double mean = 0;
     uint64_t count = 0, blocks = 0;
-    // The standard error as if the numbers were independent. Tokens of one text are not
-    // independent, so it is too small.
-    std::optional<double> error_independent; // needs two numbers
-    // The standard error from the variance between blocks of neighbours. Use this one.
-    std::optional<double> error; // needs two blocks
+    // The standard error, computed as if the numbers were independent. The tokens of one text are
+    // not independent, so this error is too small for them.
+    std::optional<double> error_independent; // nullopt for fewer than two numbers
+    // The standard error, computed from the variance between blocks of consecutive numbers. Use
+    // this error.
+    std::optional<double> error; // nullopt for fewer than two blocks
 };
 
-// `blocks`: the lengths of consecutive blocks. Their sum is the number of values.
+// Computes the mean of `values`. `blocks` has the lengths of consecutive blocks; their sum is the
+// number of values.
 Estimate estimate(std::span<const double> values, std::span<const size_t> blocks);
 
-// Lengths of blocks of about `preferred` numbers. They are shorter if there would be fewer than 16
-// blocks. Empty for no numbers.
+// Divides `count` numbers into blocks of about `preferred` numbers, and returns the lengths of the
+// blocks. The blocks are shorter if there would be fewer than 16 of them. Returns no blocks for no
+// numbers.
 std::vector<size_t> even_blocks(size_t count, size_t preferred);
 
-// The q-quantile (q from 0 to 1), interpolated linearly between neighbours. `sorted` is in rising
-// order and not empty.
+// The q-quantile, with linear interpolation between neighbours. q is from 0 to 1. `sorted` must be
+// in rising order and not empty.
 double quantile(std::span<const double> sorted, double q);
 
-// The standard error of any statistic, by a bootstrap over blocks. Blocks are drawn with
-// replacement and a fixed seed. `statistic` gets the values of a resample in any order, and may
-// change them. Returns nothing for fewer than two blocks.
+// The standard error of a statistic, by a bootstrap over blocks. The bootstrap draws blocks with
+// replacement and uses a fixed seed. `statistic` gets the values of a resample in any order, and
+// may change these values. Returns nullopt for fewer than two blocks.
 std::optional<double>
 bootstrap_error(std::span<const double> values, std::span<const size_t> blocks,
                 const std::function<double(std::vector<double> &)> &statistic);

@@ -12,8 +12,8 @@ inline void check_finite(std::span<const double> values) {
     for (const double v : values) {
         if (!std::isfinite(v))
             throw_error(ErrorKind::runtime,
-                        "a statistic of numbers of which one is {}: the item that gave it "
-                        "has to be mended or left out",
+                        "cannot compute a statistic: expected finite numbers, found {}; correct or "
+                        "remove the item with this number",
                         v);
     }
 }

@@ -8,39 +8,46 @@
 
 namespace keel {
 
-// The mean of the items by Student's t, with clusters - 1 degrees of freedom. NULL for fewer than
-// two clusters.
+// Inference about the mean of the items by Student's t. The degrees of freedom are the number of
+// clusters - 1. Returns NULL for fewer than two clusters.
 std::shared_ptr<const Inference> student_of_mean(const ClusterSums &clusters);
 
-// The scale on which the mean of a sample of documents is computed.
+// The scale on which the mean over documents is computed.
 enum class MeanScale {
-    plain,      // numbers as they are; they may be skewed, or have a heavy tail
-    logarithms, // logarithms of positive numbers; they are nearly symmetric
+    plain,      // the numbers themselves; they may be skewed or have a heavy tail
+    logarithms, // the logarithms of positive numbers; they are nearly symmetric
 };
 
-// The fewest documents with which an inference of a mean holds. With fewer no method holds, and
-// nothing is decided. tests/eval/ab/coverage_test.cpp measures how often the 95% intervals of each
-// method hold for 8 to 200 documents. docs/explain/intervals-and-verdicts.md has the table.
+// The fewest documents for which the intervals of the mean are reliable. With fewer documents, no
+// method here is reliable, and Keel gives no verdict. tests/eval/ab/coverage_test.cpp measures how
+// often the 95% intervals of each method contain the true mean, for 8 to 200 documents.
+// docs/explain/intervals-and-verdicts.md has the table.
 size_t fewest_documents(MeanScale scale);
-// From this number on, the chosen method holds for all distributions that were measured.
+// From this number of documents on, the intervals of mean_of_documents() are reliable for all
+// distributions that the coverage test measures.
 inline constexpr size_t asked_documents = 100;
-// Above this number there is no bootstrap, because Student's t is as good.
+// Above this number of documents, mean_of_documents() uses no bootstrap, because Student's t is as
+// good.
 inline constexpr size_t most_resampled_documents = 1000;
 
-// The mean of the items, by the method that holds for this number of clusters. It is Student's t
-// joined with bootstrap-t. Alone, t is too narrow for skewed numbers, and bootstrap-t for numbers
-// with heavy tails on both sides. Above most_resampled_documents it is t alone. NULL for fewer than
-// two clusters.
+// Inference about the mean of the items. The method depends on the number of clusters. Up to
+// most_resampled_documents clusters, it joins Student's t and bootstrap-t (JoinedInference).
+// Student's t alone is too narrow for skewed numbers; bootstrap-t alone is too narrow for numbers
+// with heavy tails on both sides. Above most_resampled_documents, it is Student's t alone. Returns
+// NULL for fewer than two clusters.
 std::shared_ptr<const Inference> mean_of_documents(const ClusterSums &clusters, uint64_t resamples,
                                                    uint64_t seed);
-// The method of mean_of_documents() for `clusters` clusters: "t, bootstrap t" or "t".
+// The name of the method that mean_of_documents() uses for `clusters` clusters: "t, bootstrap t" or
+// "t".
 const char *mean_method(size_t clusters);
 
-// The mean of differences of shares, each from -1 to 1, by the score test of paired rates. What
-// documents gain and lose counts in steps: the step is the sum of the squares of their differences
-// over the sum of their sizes, with one document more that differs wholly. So the test has the
-// variance of the documents at every difference that it tests, also if few of many documents were
-// seen to differ. With one item a document it is the test of paired rates. NULL for no clusters.
+// Inference about the mean of differences of shares. Each difference is from -1 to 1. The method is
+// the score test of paired rates (PairedRateInference). A document's difference may be a fraction,
+// so gains and losses are counted in steps. The step is the sum of the squared differences divided
+// by the sum of the absolute differences; both sums contain one additional document with a
+// difference of 1. So the variance is that of the documents, also if few of many documents differ.
+// If each document has one item, the method is exactly the test of paired rates with a step of 1.
+// Returns NULL for no clusters.
 std::shared_ptr<const Inference> share_difference(const ClusterSums &clusters);
 
 } // namespace keel

@@ -7,17 +7,18 @@
 
 namespace keel {
 
-// " +- 0.012", or nothing if there is no standard error.
+// Returns a standard error as text, for example " +- 0.012". Returns an empty text if there is no
+// standard error.
 inline std::string plus_minus(const std::optional<double> &error) {
     return error ? fmt::format(" +- {:.2g}", *error) : std::string{};
 }
 
-// "42%", or "-" if there is no share.
+// Returns a share as text, for example "42%". Returns "-" if there is no share.
 inline std::string percent_text(const std::optional<double> &share) {
     return share ? fmt::format("{:.0f}%", 100 * *share) : "-";
 }
 
-// The value, or null if there is none.
+// Returns the value as JSON, or null if there is no value.
 inline nlohmann::ordered_json optional_json(const std::optional<double> &value) {
     return value ? nlohmann::ordered_json(*value) : nlohmann::ordered_json(nullptr);
 }

@@ -23,9 +23,10 @@ PairedRateInference::of_shares(double gain, double loss, double documents, doubl
 
 double PairedRateInference::score(double difference) const {
     const double d = difference / step_;
-    if (std::abs(d) > 1) return std::copysign(HUGE_VAL, -d); // more than all documents
+    // a difference of more than all documents is impossible
+    if (std::abs(d) > 1) return std::copysign(HUGE_VAL, -d);
     const double n = total_, b = first_only_, c = second_only_;
-    // The maximum-likelihood rate of "second only", if the difference is d.
+    // The maximum-likelihood estimate of the rate of "second only", if the true difference is d.
     const double linear = (2 * n - b + c) * d - b - c;
     const double discriminant = linear * linear + 8 * n * c * d * (1 - d);
     const double rate = (std::sqrt(std::max(0.0, discriminant)) - linear) / (4 * n);
@@ -42,7 +43,8 @@ double PairedRateInference::below(double value) const { return normal_cdf(score(
 Interval PairedRateInference::at_tail(double tail) const {
     const double effect = step_ * (first_only_ - second_only_) / total_,
                  reach = -normal_quantile(tail);
-    // Bisects between a difference inside the interval and one that may be outside.
+    // Finds an end of the interval by bisection. It lies between a difference inside the interval
+    // and one that may be outside.
     const auto end = [&](double far) {
         double inside = effect, outside = far;
         if (std::abs(score(far)) <= reach) return far;

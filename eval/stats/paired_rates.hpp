@@ -7,20 +7,23 @@
 
 namespace keel {
 
-// Counts of pairs of yes and no: the answer of the first and of the second.
+// Counts of pairs of yes-or-no results. Each pair has a result of the first arm and one of the
+// second arm. `first_only` counts the pairs with yes in the first arm and no in the second.
 struct PairedCounts {
     uint64_t both = 0, first_only = 0, second_only = 0, neither = 0;
     uint64_t total() const { return both + first_only + second_only + neither; }
 };
 
-// The difference of two paired rates (first - second), by the score test of Tango (1998). For a
-// difference of 0 it is McNemar's test. Its intervals stay wide if few or no pairs differ, and stay
-// within [-1, 1].
+// Inference about the difference of two paired rates (first - second), by the score test of Tango
+// (1998). For a difference of 0 it is McNemar's test. The intervals stay wide if few or no pairs
+// differ, and always stay within [-1, 1].
 class PairedRateInference : public Inference {
   public:
     explicit PairedRateInference(const PairedCounts &counts); // needs at least one pair
-    // Shares: documents differ by parts, `gain` and `loss` in sum, of `documents`. A part of `step`
-    // counts as a pair that differs.
+    // For results that are shares from 0 to 1 instead of yes or no. `gain` is the sum of the
+    // positive differences of all documents, `loss` the sum of the negative ones without their
+    // sign. `documents` is the number of documents. A difference of `step` counts as one pair that
+    // differs.
     static std::shared_ptr<const PairedRateInference> of_shares(double gain, double loss,
                                                                 double documents, double step);
     double above(double value) const override;
@@ -28,7 +31,9 @@ class PairedRateInference : public Inference {
     Interval at_tail(double tail) const override;
 
   private:
-    // Nearly normal if `difference` is true; it falls as `difference` rises.
+    // The test statistic of the null hypothesis "the true difference is `difference`". If this
+    // hypothesis is true, the statistic has nearly a standard normal distribution. The statistic
+    // falls as `difference` rises.
     double score(double difference) const;
     double first_only_, second_only_, total_;
     double step_ = 1;

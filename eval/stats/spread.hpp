@@ -4,13 +4,13 @@
 
 namespace keel {
 
-// Repeated measurements of one quantity, with their median and the median distance from it. A
-// single disturbed repeat changes neither much.
+// Repeated measurements of one quantity. `deviation` is the median distance of the measurements
+// from their median. A single disturbed measurement hardly changes the median or the deviation.
 struct Spread {
     double median = 0, deviation = 0, min = 0, max = 0;
     std::vector<double> samples; // in the order of measurement
 
-    static Spread of(std::vector<double> samples); // all 0 without samples
+    static Spread of(std::vector<double> samples); // all numbers are 0 if there are no samples
 };
 
 } // namespace keel

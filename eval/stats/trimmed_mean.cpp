@@ -18,7 +18,8 @@ TrimmedMean TrimmedMean::of(std::vector<double> values) {
     out.mean = std::accumulate(middle.begin(), middle.end(), 0.0) / left;
     out.freedom = left - 1;
     if (n < 2) return out;
-    // Winsorized: each number that was left out counts as its nearest neighbour that was kept.
+    // Winsorized variance: each number that was left out is replaced by the nearest number that was
+    // kept.
     const auto ends = static_cast<double>(cut);
     const double total =
         std::accumulate(middle.begin(), middle.end(), ends * (middle.front() + middle.back()));

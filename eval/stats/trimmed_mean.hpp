@@ -5,13 +5,13 @@
 
 namespace keel {
 
-// A trimmed mean: a fifth of the numbers is left out at each end (none for fewer than five
-// numbers). So a disturbed number changes it little. Its inference is that of Yuen (1974) for one
-// sample: Student's t with the winsorized spread, and with the degrees of freedom of the remaining
-// numbers.
+// A trimmed mean. One fifth of the numbers is left out at each end of the sorted list (nothing is
+// left out of fewer than five numbers). So one disturbed number hardly changes the mean. The
+// inference is that of Yuen (1974) for one sample: Student's t with the winsorized standard error.
+// `freedom` is the number of the remaining numbers - 1.
 struct TrimmedMean {
     double mean = 0;
-    std::optional<double> error; // nothing for fewer than two numbers
+    std::optional<double> error; // standard error; nullopt for fewer than two numbers
     double freedom = 0;
 
     // Throws Error(runtime) for a number that is not finite.

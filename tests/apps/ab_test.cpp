@@ -116,7 +116,7 @@ TEST_CASE("shards, from an option or from mpirun, give the results of one proces
     both.environment = {"OMPI_COMM_WORLD_RANK=0", "OMPI_COMM_WORLD_SIZE=2"};
     const ProcessResult r = run_keel({"ab", file, "-o", ranks, "--shard", "1/3"}, both);
     CHECK(r.code == 2);
-    CHECK(contains(r.err, "mpirun has made this process 1/2 already"));
+    CHECK(contains(r.err, "mpirun has already made this process shard 1/2"));
 }
 
 TEST_CASE("shards in batches give the results of one process, and a dry run describes them") {
@@ -192,10 +192,10 @@ TEST_CASE("keel ab refuses wrong requests with one line and exit code 2") {
         {{"ab", file, "--batch", "0"}, "--batch: expected an integer from 1 to 256, found '0'"},
         {{"ab", file, "--batch", "-2"}, "from 1 to 256"},
         {{"ab", file, "--batch", "99999999999999999999"}, "from 1 to 256"},
-        {{"ab", file, "--batch", "2"}, "made with batch 1, this is 2"},
+        {{"ab", file, "--batch", "2"}, "made with batch 1, but this experiment uses 2"},
         {{"ab", file, "--set", "kv.dtyp=f32"}, "did you mean 'dtype'?"},
         {{"ab", other}, "another experiment's results"},
-        {{"ab", quick, "-o", file}, "cannot be made a folder"},
+        {{"ab", quick, "-o", file}, "cannot create this folder"},
     };
     for (const auto &[arguments, message] : wrong) {
         const ProcessResult r = run_keel(arguments);

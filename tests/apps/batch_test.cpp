@@ -52,7 +52,7 @@ TEST_CASE(
     const std::string content = read_file(out);
     const ProcessResult again = run_keel(command);
     CHECK(again.code == 0);
-    CHECK(contains(again.err, "3 were done before"));
+    CHECK(contains(again.err, "3 were answered in an earlier run"));
     CHECK(read_file(out) == content);
     // All answers in a file must have been made with the same settings.
     std::vector<std::string> other = command;
@@ -65,7 +65,7 @@ TEST_CASE(
     folder.write("out.jsonl", content.substr(0, second + 20));
     const ProcessResult mended = run_keel(command);
     CHECK(contains(mended.err, "cut off"));
-    CHECK(contains(mended.err, "1 were done before"));
+    CHECK(contains(mended.err, "1 were answered in an earlier run"));
     auto strip = [](nlohmann::json line) {
         line.erase("seconds");
         return line;
@@ -82,7 +82,7 @@ TEST_CASE(
     const ProcessResult r =
         run_keel({"run", tiny, "--prompts", in, "--output", out, "--context", "5", "-n", "1"});
     CHECK(r.code == 1);
-    CHECK(contains(r.err, "could not be answered"));
+    CHECK(contains(r.err, "failed; their lines"));
     const auto lines = lines_of(out);
     REQUIRE(lines.size() == 3);
     CHECK(contains(lines[0].at("error"), "model.context"));
@@ -90,7 +90,7 @@ TEST_CASE(
     const ProcessResult again =
         run_keel({"run", tiny, "--prompts", in, "--output", out, "--context", "5", "-n", "1"});
     CHECK(again.code == 1); // a prompt that failed does not count as answered later
-    CHECK(contains(again.err, "could not be answered before"));
+    CHECK(contains(again.err, "failed in an earlier run"));
 }
 
 TEST_CASE("Lines that are not prompts are reported with file and line before anything is loaded or "

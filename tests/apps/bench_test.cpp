@@ -82,7 +82,8 @@ TEST_CASE("keel bench and keel compare refuse options that change only the gener
             CHECK(r.code == 2);
             CHECK(r.out.empty());
             CHECK(r.err == "keel: error: unknown option '" + given[0] +
-                               "'; 'keel run' has it; see 'keel " + command + " --help'\n");
+                               "'; 'keel run' has this option; see 'keel " + command +
+                               " --help'\n");
         }
     }
 }
@@ -157,7 +158,7 @@ TEST_CASE("keel bench matrix measures and resumes, and keel bench report shows t
     const ProcessResult first = run_in(here, {"bench", "matrix", "m.yaml", "-o", "out"});
     INFO(first.out << first.err);
     REQUIRE(first.code == 0);
-    CHECK(contains(first.out, "4 measured, 0 done before, 0 failed"));
+    CHECK(contains(first.out, "4 measured, 0 already measured before, 0 failed"));
     size_t files = 0;
     std::filesystem::path one;
     for (const auto &entry : std::filesystem::directory_iterator(folder / "out")) {
@@ -174,7 +175,7 @@ TEST_CASE("keel bench matrix measures and resumes, and keel bench report shows t
     CHECK(json.contains("commit"));
     std::filesystem::remove(one);
     const ProcessResult second = run_in(here, {"bench", "matrix", "m.yaml", "-o", "out"});
-    CHECK(contains(second.out, "1 measured, 3 done before, 0 failed"));
+    CHECK(contains(second.out, "1 measured, 3 already measured before, 0 failed"));
 
     const ProcessResult report = run_in(here, {"bench", "report", "out", "-o", "report.html"});
     INFO(report.err);

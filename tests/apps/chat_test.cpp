@@ -104,8 +104,7 @@ class Terminal {
     std::string seen_;
 };
 
-// Makes a copy of models/tiny with Llama 3's template, as fine-tuned models contain it. Llama 3's
-// marks replace the last words of the vocabulary.
+// A copy of models/tiny with Llama 3's template. Its marks replace the last words of the vocabulary.
 void make_llama3_chat_model(const TinyCopy &model) {
     auto tokenizer = nlohmann::json::parse(model.read("tokenizer.json"));
     auto &vocab = tokenizer.at("model").at("vocab");
@@ -141,7 +140,8 @@ TEST_CASE("keel run of a model with a chat template hints at keel chat once") {
     const TinyCopy model;
     const auto has_hint = [&](const std::string &prompt, const std::string &option) {
         const auto r = run_keel({"run", model.path(), "-p", prompt, "-n", "1", option});
-        return contains(r.err, "the model has a chat template, but 'keel run' writes on from");
+        return contains(r.err,
+                        "the model has a chat template, but 'keel run' continues the prompt");
     };
     CHECK_FALSE(has_hint("Hello", "--greedy"));
     make_llama3_chat_model(model);
@@ -182,7 +182,6 @@ TEST_CASE("A GGUF file with Llama 3's template can chat without a pipeline file"
     const std::string both = answers(file, *two.input);
     CHECK(both.starts_with(answers(file, "Who was the king?\n")));
     CHECK_FALSE(both.ends_with("\n" + answers(file, "And then?\n"))); // without the first turn
-    // the GGUF file contains everything that the folder contains
     CHECK(both == answers(model.path(), *two.input));
     // The marks are tokens in the GGUF file.
     CHECK(
@@ -248,7 +247,7 @@ TEST_CASE("A chat can switch to another pipeline, which reads the whole chat") {
     CHECK(none.code == 1);
     CHECK(lines(none.err) == 4);
     CHECK(contains(none.err, "names no chat template"));
-    CHECK(contains(none.err, "a template's name after --template"));
+    CHECK(contains(none.err, "the name of a chat template after --template"));
     CHECK(lines(none.out) >= 2); // the chat continues with the old model
 }
 
@@ -269,7 +268,7 @@ TEST_CASE("A loaded chat takes its system prompt to another pipeline") {
              rule);
     CHECK(kept.out == straight.out);
     CHECK(contains(failure(chat("", {"--load", file, "--system", "Tell tales."})),
-                   "leave out --system"));
+                   "remove --system"));
 }
 
 TEST_CASE("A failed /save does not end the chat, and /save replaces only saved sessions") {
@@ -385,7 +384,7 @@ TEST_CASE("A chat continues on another backend of its hybrid, with its cache") {
     CHECK(went.err.find("switch: a -> b after ") != std::string::npos);
     CHECK(went.err.find("(/switch)") != std::string::npos);
     CHECK(went.err.find("3 warm-up tokens") != std::string::npos);
-    CHECK(went.err.find("it is on b already") != std::string::npos);
+    CHECK(went.err.find("the chat already runs on b") != std::string::npos);
     const ProcessResult cold =
         talk("One\n/switch b\nTwo\nThree\n", {"--set", "hybrid.switch.warmup_tokens=0"});
     CHECK(cold.out == stayed.out);

@@ -109,7 +109,8 @@ TEST_CASE("an unknown command is an error even with --help") {
     CHECK(contains(unknown({"bench", "matrx", "--help"}), "did you mean 'matrix'?"));
     CHECK(run_keel({"bench", tiny, "--help"}).code == 0);
     CHECK(contains(unknown({"--version", "nonsense"}), "unknown command 'nonsense'"));
-    CHECK(contains(unknown({"--version", "run"}), "unknown option '--version'; 'keel' has it"));
+    CHECK(contains(unknown({"--version", "run"}),
+                   "unknown option '--version'; 'keel' has this option"));
     // With --help, other errors in the command line are not reported.
     CHECK(run_keel({"run", "--nonsense", "--help"}).code == 0);
     CHECK(run_keel({"run", "--logprobs", "x", "--help"}).code == 0);
@@ -127,7 +128,7 @@ TEST_CASE("keel ab FILE and keel bench TARGET need no 'run' before them") {
         CHECK(contains(help, "\n  report "));
         CHECK(contains(help, "--json"));
         CHECK(contains(failure(run_keel({command, "x", "report", "y"})),
-                       std::string("comes right after 'keel ") + command + "'"));
+                       std::string("must follow 'keel ") + command + "'"));
     }
 }
 
@@ -318,7 +319,7 @@ TEST_CASE("config init writes a valid pipeline, and never overwrites another fil
     CHECK(
         parse_json(run_keel({"run", file, "-n", "3", "--ignore-eos", "--json"})).at("ids").size() ==
         3);
-    CHECK(contains(failure(run_keel({"config", "init", tiny, "-o", file})), "is there already"));
+    CHECK(contains(failure(run_keel({"config", "init", tiny, "-o", file})), "exists already"));
     CHECK(read_file(file) == text);
     CHECK(contains(failure(run_keel(
                        {"config", "init", tiny, "-o", (folder / "no/such/folder.yaml").string()})),

@@ -39,7 +39,7 @@ TEST_CASE(
     const ProcessResult again =
         run_in(here, {"compare", tiny, "--against", "reference", "--save", here + "/mine"});
     CHECK(again.code == 2);
-    CHECK(contains(again.err, "something is there already"));
+    CHECK(contains(again.err, "this path exists already"));
     CHECK(run_in(here, {"compare", tiny}).code == 2);
     CHECK(run_in(here, {"compare", tiny, "--against", "nothing.yaml"}).code == 2);
     CHECK(run_in(here, {"compare", tiny, "--against", "reference", "--against-set", "kv.dtype=f32"})
@@ -79,7 +79,7 @@ TEST_CASE("keel replay-op repeats an op that keel compare saved") {
     INFO(good.out << good.err);
     CHECK(good.code == 0);
     CHECK(contains(good.out, "within"));
-    CHECK(contains(good.out, "what was saved had an error of"));
+    CHECK(contains(good.out, "the saved values have an error of"));
     const ProcessResult tight = run_in(here, {"replay-op", "keel-compare/op.json", "--param",
                                               "compute=exact", "--bound", "0", "--json"});
     INFO(tight.out << tight.err);

@@ -30,7 +30,7 @@ TEST_CASE(
                   "32", "--step", "1", "--batch", "3"});
     INFO(together.out << together.err);
     REQUIRE(together.code == 0);
-    CHECK(contains(together.out, "tokens/s taken in, 3 at once; cache and policy at most "));
+    CHECK(contains(together.out, "tokens read per second, 3 together; cache and policy at most "));
     // If a context is given, it is the length of the window.
     const ProcessResult context = run_keel({"eval", "perplexity", tiny, "--text", heldout,
                                             "--max-tokens", "90", "-c", "64", "--json"});

@@ -142,7 +142,7 @@ TEST_CASE("A prompt file may be a pipe, /dev/stdin or a shell's <(command)") {
 
 TEST_CASE("An endless prompt file is refused at the size limit") {
     CHECK(contains(failure(run_keel({"run", tiny, "-f", "/dev/zero"})),
-                   "/dev/zero: expected at most 256 MiB of text, found more; give a shorter text"));
+                   "/dev/zero: expected at most 256 MiB of text, found more; use a shorter text"));
 }
 
 TEST_CASE("Text from a pipe that is not UTF-8 causes no error") {

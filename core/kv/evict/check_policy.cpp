@@ -141,12 +141,13 @@ void check_budget_unit(const CacheConfig &config, const KvShape &shape,
         if (needs.own_budget == 0 && config.slack) {
             throw_key_error(ErrorKind::input, "policy.budget.slack",
                             "expected a budget, because slack is set; found none; policy {} needs "
-                            "one of policy.budget.tokens, .ratio and .mib",
+                            "one of policy.budget.tokens (--budget), .ratio and .mib",
                             config.policy.name);
         }
         if (needs.own_budget == 0) {
             throw_key_error(ErrorKind::input, "policy.budget",
-                            "policy {} needs one of policy.budget.tokens, .ratio and .mib",
+                            "policy {} needs a budget; set one of policy.budget.tokens (--budget), "
+                            ".ratio and .mib",
                             config.policy.name);
         }
     } else if (config.budget_unit == BudgetUnit::ratio) {

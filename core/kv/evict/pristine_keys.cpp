@@ -34,7 +34,7 @@ bool PristineKeys::fits(const PolicySetup &setup, const KvCache &cache,
     if (wanted <= s.max_bytes) return true;
     if (why != nullptr) {
         *why = fmt::format("{} keys that are rotated again need a copy; with the copy the cache "
-                           "would take {:.6g} MiB, which is above {}; raise this limit, lower "
+                           "needs {:.6g} MiB, but the limit is {}; raise kv.max_mib, lower "
                            "policy.budget, or use policy.positions: absolute",
                            keel_dtype_name(s.key_dtype),
                            static_cast<double>(wanted) / bytes_per_mib, s.cap_text());

@@ -54,8 +54,8 @@ std::vector<int32_t> ProtectedTokens::first_slots(TokenRun run, const KvCache &c
                                   position(slot + count - 1) == run.from + count - 1;
             if (!is_whole) {
                 throw_error(ErrorKind::usage,
-                            "tokens {} to {} cannot be pinned, because some of them were already "
-                            "evicted; pin them earlier",
+                            "it is too late to pin tokens {} to {}, because some of them were "
+                            "evicted; pin them earlier, or raise the budget",
                             run.from, run.to - 1);
             }
         }

@@ -125,9 +125,10 @@ bool KvCache::fits(int64_t n, std::string *why) const {
     const int64_t longest = max_length();
     if (longest + n > shape().max_slots) {
         if (why != nullptr) {
-            *why = fmt::format("the cache holds {} tokens, and {} more would exceed model.context "
-                               "= {}; shorten the text, raise model.context, or let a policy evict",
-                               longest, n, shape().max_slots);
+            *why = fmt::format(
+                "the cache has {} tokens, so {} more would exceed model.context = {}; shorten the "
+                "text, raise model.context, or choose a policy that evicts",
+                longest, n, shape().max_slots);
         }
         return false;
     }
@@ -138,14 +139,14 @@ bool KvCache::fits(int64_t n, std::string *why) const {
             };
             const uint64_t aside = arena_->bytes_set_aside();
             *why = fmt::format(
-                "the KV cache holds {:.6g} MiB{}, and {} more token(s) would exceed {}; raise this "
-                "limit, keep keys and values in a smaller kv.dtype, or let a policy evict",
+                "the KV cache holds {:.6g} MiB{}; {} more token(s) need {:.6g} MiB, but the limit "
+                "is {}; raise kv.max_mib, use a smaller kv.dtype, or choose a policy that evicts",
                 mib(arena_->bytes_in_use()),
                 aside > 0 ? fmt::format(" and {:.3f} MiB are set aside for the policy's state "
                                         "(kv.count_policy_state)",
                                         mib(aside))
                           : "",
-                n, shape().cap_text());
+                n, mib(blocks_wanted(n) * shape().block_bytes()), shape().cap_text());
         }
         return false;
     }

@@ -61,11 +61,12 @@ bool KvCache::can_compact(std::span<const KeepLists> keep, std::string *why) con
     }
     if (arena_->can_take(wanted)) return true;
     if (why != nullptr) {
-        *why = fmt::format("before a cache that shares blocks with a fork can evict, Keel must "
-                           "copy {:.6g} MiB, which would exceed {}; raise this limit, keep keys "
-                           "and values in a smaller kv.dtype, or let a policy evict",
-                           static_cast<double>(wanted * shape().block_bytes()) / bytes_per_mib,
-                           shape().cap_text());
+        *why = fmt::format(
+            "an eviction must first copy {:.6g} MiB of blocks that are shared with a fork, but the "
+            "limit is {}; raise kv.max_mib, use a smaller kv.dtype, or choose a policy that "
+            "evicts",
+            static_cast<double>(wanted * shape().block_bytes()) / bytes_per_mib,
+            shape().cap_text());
     }
     return false;
 }

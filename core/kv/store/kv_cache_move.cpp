@@ -90,7 +90,7 @@ void KvCache::reserve_like(const KvCache &from) {
     if (!arena_->can_take(blocks)) {
         throw_error(ErrorKind::resource,
                     "the cache needs {:.6g} MiB on the new backend, but the limit is {}; raise "
-                    "this limit, or use a smaller kv.dtype",
+                    "kv.max_mib, or use a smaller kv.dtype",
                     static_cast<double>(blocks * s.block_bytes()) / bytes_per_mib, s.cap_text());
     }
     try {

@@ -48,9 +48,10 @@ bool LayerCaches::fits(int64_t n, std::string *why) const {
     if (main_->shape().window == 0) return main_->fits(n, why);
     if (tokens_ + n > max_tokens_) {
         if (why != nullptr) {
-            *why = fmt::format("the sequence has {} tokens, and {} more would exceed model.context "
-                               "= {}; shorten the text, or raise model.context",
-                               tokens_, n, max_tokens_);
+            *why =
+                fmt::format("the sequence has {} tokens, so {} more would exceed model.context = "
+                            "{}; shorten the text, or raise model.context",
+                            tokens_, n, max_tokens_);
         }
         return false;
     }

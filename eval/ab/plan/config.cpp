@@ -27,7 +27,7 @@ const std::vector<std::string> top_keys = {
     "title", "base",  "arms",  "reference",  "budgets",   "protocol", "chat",
     "tasks", "seeds", "batch", "statistics", "contrasts", "output"};
 
-// Names of arms and tasks become parts of file names.
+// Checks a name of an arm or a task. These names become parts of file names.
 void check_name(const std::string &name, const SourceLocation &where, std::string_view what) {
     constexpr size_t longest = 64;
     const bool good = !name.empty() && name.size() <= longest && name.front() != '.' &&
@@ -83,7 +83,8 @@ std::vector<Budget> read_budget_list(const YamlNode &node) {
         Budget budget = read_budget(*item);
         for (const Budget &other : budgets) {
             if (other.label() == budget.label())
-                fail(item->where(), fmt::format("the budget {} twice", budget.label()));
+                fail(item->where(),
+                     fmt::format("the budget {} is listed twice; remove one", budget.label()));
         }
         budgets.push_back(std::move(budget));
     }
@@ -94,10 +95,10 @@ void read_arms(const YamlNode &root, Config &c) {
     const YamlEntry &arms = required(root, "arms", "an experiment", "arms: {full: {policy: none}}");
     if (!arms.value.is_map() || arms.value.entries.empty())
         fail(arms.value.where(),
-             fmt::format("expected a map of names and what they change for 'arms', found {}",
+             fmt::format("expected a map for 'arms' (NAME: changes of the base), found {}",
                          describe(arms.value)));
     if (arms.value.entries.size() > Config::most_arms)
-        fail(arms.value.where(), fmt::format("{} arms, at most {} are compared",
+        fail(arms.value.where(), fmt::format("found {} arms, expected at most {}",
                                              arms.value.entries.size(), Config::most_arms));
     for (const YamlEntry &entry : arms.value.entries) {
         check_name(entry.key, entry.where, "an arm's name");
@@ -124,7 +125,8 @@ void read_protocols(const YamlNode &root, Config &c) {
         const auto p = static_cast<Protocol>(
             choice(*item, "a protocol", {"question_blind", "query_aware", "whole_prompt"}));
         if (std::count(c.protocols.begin(), c.protocols.end(), p) != 0)
-            fail(item->where(), fmt::format("the protocol {} twice", protocol_name(p)));
+            fail(item->where(),
+                 fmt::format("the protocol {} is listed twice; remove one", protocol_name(p)));
         c.protocols.push_back(p);
     }
 }
@@ -144,14 +146,14 @@ void read_chat(const YamlNode &root, Config &c) {
     if (const YamlEntry *e = node.find("system"); e != nullptr && !e->value.is_null()) {
         c.chat.system = scalar(e->value, "a system prompt, or none");
         if (c.chat.template_name == Chat::no_template)
-            fail(e->where, "'chat.system' has no effect under 'template: none': prompts are plain "
-                           "text then; leave one of them out");
+            fail(e->where, "'chat.system' has no effect with 'template: none', because prompts are "
+                           "plain text then; remove one of them");
     }
 }
 
 // ---- tasks -------------------------------------------------------------------------------------
 
-// Reads the keys of one task. Each key is read once. A key that was not read is unknown.
+// Reads the keys of one task. finish() reports every key that was not read as unknown.
 class TaskReader {
   public:
     explicit TaskReader(const YamlNode &node) : node_(node) {}
@@ -220,13 +222,13 @@ void read_jsonl(TaskReader &r, Task &t) {
             choice(entry->value, "a metric", {"substring_all", "substring_any", "exact", "f1"}));
     t.prompt = "{context}\n{input}";
     if (const YamlEntry *entry = r.take("prompt")) {
-        t.prompt = scalar(entry->value, "a prompt with {context} and, behind it, {input}");
+        t.prompt = scalar(entry->value, "a prompt with {context} and, after it, {input}");
         const size_t context = t.prompt.find("{context}"), input = t.prompt.find("{input}");
         if (context == std::string::npos || input == std::string::npos || input < context)
-            fail(entry->value.where(),
-                 fmt::format(
-                     "expected a prompt with {{context}} and, behind it, {{input}}, found {}",
-                     describe(entry->value)));
+            fail(
+                entry->value.where(),
+                fmt::format("expected a prompt with {{context}} and, after it, {{input}}, found {}",
+                            describe(entry->value)));
     }
 }
 
@@ -240,7 +242,7 @@ void read_speed(TaskReader &r, Task &t) {
 Task read_task(const YamlNode &node) {
     if (!node.is_map())
         fail(node.where(),
-             fmt::format("expected a task, as {{kind: passkey, lengths: [512]}}, found {}",
+             fmt::format("expected a task, for example {{kind: passkey, lengths: [512]}}, found {}",
                          describe(node)));
     const YamlEntry &kind = required(node, "kind", "a task", "kind: passkey");
     Task t;
@@ -271,8 +273,9 @@ void read_tasks(const YamlNode &root, Config &c) {
         c.tasks.push_back(read_task(*item));
         for (size_t i = 0; i + 1 < c.tasks.size(); ++i) {
             if (c.tasks[i].name == c.tasks.back().name)
-                fail(item->where(), fmt::format("the task '{}' twice; give one of them a 'name'",
-                                                c.tasks[i].name));
+                fail(item->where(),
+                     fmt::format("two tasks have the name '{}'; give one of them another 'name'",
+                                 c.tasks[i].name));
         }
     }
 }
@@ -285,8 +288,9 @@ void read_seeds(const YamlNode &root, Config &c) {
     if (entry == nullptr) return;
     c.seeds.clear();
     if (entry->value.items.empty() && entry->value.kind == YamlNode::Kind::sequence)
-        fail(entry->value.where(),
-             "expected at least one seed in 'seeds', found an empty list; without the key it is 1");
+        fail(
+            entry->value.where(),
+            "seeds: expected at least one seed, found an empty list; remove 'seeds' to use seed 1");
     for (const int64_t seed : integers(entry->value, "a seed", 0, most_seed, Config::most_seeds))
         c.seeds.push_back(static_cast<uint64_t>(seed));
 }

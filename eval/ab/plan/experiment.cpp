@@ -32,11 +32,10 @@ PipelineConfig arm_config(const YamlNode &base, const ArmEntry &arm) {
     pipeline::merge_overrides(tree, arm.overrides);
     PipelineConfig config = pipeline::make_config(tree);
     if (config.policy.log->has_value())
-        fail(config.policy.log.where,
-             fmt::format(
-                 "arm '{}': policy.log cannot be set in an experiment; 'output: {{eviction_logs: "
-                 "true}}' writes one for each arm",
-                 arm.name));
+        fail(config.policy.log.where, fmt::format("arm '{}': policy.log cannot be set in an "
+                                                  "experiment; to get a log for each arm, set "
+                                                  "'output: {{eviction_logs: true}}'",
+                                                  arm.name));
     return config;
 }
 
@@ -57,7 +56,7 @@ PipelineConfig with_budget(PipelineConfig config, const Budget &budget) {
     return config;
 }
 
-// The label of a budget that is set in the arm itself, or in the base.
+// Returns the label of a budget that is set in the arm itself or in the base.
 std::string own_label(const pipeline::BudgetSection &b) {
     Budget budget;
     switch (b.kind()) {
@@ -66,19 +65,19 @@ std::string own_label(const pipeline::BudgetSection &b) {
         break;
     case pipeline::BudgetKind::ratio: budget = {BudgetUnit::ratio, b.ratio->value(), {}}; break;
     case pipeline::BudgetKind::mib: budget = {BudgetUnit::mib, b.mib->value(), {}}; break;
-    // The policy's own, for example a window in its params.
+    // The policy has a budget of its own, for example a window among its parameters.
     case pipeline::BudgetKind::none: return "own";
     }
     return budget.label();
 }
 
-// Can the trigger call the policy at other times than at a prompt's end?
+// True if the trigger can call the policy at other times than at the end of the prompt.
 bool acts_again(const pipeline::TriggerSection &trigger) {
     return std::any_of(trigger.on.value.begin(), trigger.on.value.end(),
                        [](pipeline::Trigger on) { return on != pipeline::Trigger::prefill_end; });
 }
 
-// Does the arm set a budget itself?
+// True if the arm sets a budget itself.
 bool fixes_budget(const ArmEntry &arm) {
     const pipeline::YamlEntry *policy = arm.overrides.find("policy");
     if (policy == nullptr || !policy->value.is_map()) return false;
@@ -103,9 +102,10 @@ class Resolver {
         std::stable_partition(e_.runs.begin(), e_.runs.end(), is_reference);
         if (!e_.reference().keeps_all)
             fail(reference_entry().where,
-                 fmt::format("the reference '{}' evicts; expected an arm that keeps "
-                             "all (policy: none): distances are measured from it",
-                             e_.config.reference));
+                 fmt::format(
+                     "the reference '{}' evicts; expected an arm that evicts nothing (policy: "
+                     "none), because distances are measured from it",
+                     e_.config.reference));
         Run again = e_.reference();
         again.arm += rerun_suffix;
         again.is_rerun = true;
@@ -151,15 +151,16 @@ class Resolver {
     [[noreturn]] static void refuse_unused(const SourceLocation &where, const std::string &who,
                                            const std::string &key) {
         fail(where,
-             fmt::format("{}'{}' has no effect in an experiment: prompts are the tasks' (their "
-                         "system prompt is the experiment's 'chat.system'), and answers are "
-                         "written greedily; leave it out (policy.protect.prefix, .recent and "
-                         ".spans keep tokens by their places)",
-                         who, key));
+             fmt::format(
+                 "{}'{}' has no effect in an experiment: the tasks make the prompts ('chat.system' "
+                 "is their system prompt), and decoding is greedy; remove the key (to keep "
+                 "tokens at given places, use policy.protect.prefix, .recent or .spans)",
+                 who, key));
     }
 
-    // Refuses an arm's changes of keys that an experiment does not use. `generation.pin` is refused
-    // in the base too, because an experiment does not do what it promises.
+    // Throws Error(input) if an arm changes keys that an experiment does not use. `generation.pin`
+    // is an error in the base too, because its promise to keep tokens does not hold in an
+    // experiment.
     void check_used(const PipelineConfig &config, const ArmEntry &arm) const {
         const std::string who = fmt::format("arm '{}': ", arm.name);
         if (!config.generation.pin->empty())
@@ -204,7 +205,8 @@ class Resolver {
             run.is_spread = !fixes_budget(arm) && !list.empty();
             if (!ask(run, arm)) continue;
             e_.runs.push_back(std::move(run));
-            if (e_.runs.back().keeps_all) { // it has no budget, so it runs once
+            // an arm that evicts nothing has no budget, so it runs once
+            if (e_.runs.back().keeps_all) {
                 e_.runs.back().budget = "full";
                 e_.runs.back().is_spread = false;
                 e_.runs.back().config = config;
@@ -216,12 +218,14 @@ class Resolver {
     static void refuse_hybrid(const Run &run, const ArmEntry &arm) {
         const auto &backends = run.config.hybrid.backends;
         if (!run.config.hybrid.is_given()) return;
-        fail(backends.where.file.empty() ? arm.where : backends.where,
-             fmt::format("arm '{}': an arm of an experiment runs on one backend. Arms are forked "
-                         "from a prompt that was read once, each under its own policy, and a "
-                         "hybrid's sequence cannot be forked into another policy. Name one backend "
-                         "under 'backend'; 'keel bench', 'keel eval' and 'keel run' take a hybrid",
-                         arm.name));
+        fail(
+            backends.where.file.empty() ? arm.where : backends.where,
+            fmt::format(
+                "arm '{}': an arm of an experiment needs a single backend, because arms are forked "
+                "from a shared prompt and a hybrid's sequence cannot be forked into another "
+                "policy; name one backend under 'backend', or use 'keel bench', 'keel eval' "
+                "or 'keel run' for the hybrid",
+                arm.name));
     }
 
     // Asks the policy for its properties. Returns false if the arm cannot run.
@@ -241,15 +245,15 @@ class Resolver {
             run.acts_in_prefill = again && plan.acts_in_prefill();
             run.acts_in_decode = again && !run.keeps_all && !plan.prefill_only();
             run.is_seeded = !run.keeps_all && (plan.needs().flags & KEEL_POLICY_SEEDED) != 0;
-            // A seed that makes a projection matrix belongs to the method, like a parameter. It
-            // does not draw slots.
+            // Some policies use their seed only to make a projection matrix. This seed belongs to
+            // the method, like a parameter, and does not draw slots.
             run.draws_slots = run.is_seeded && (plan.needs().needs & KEEL_NEED_KEY_PROJECT) == 0;
             run.seeds =
                 run.is_seeded ? e_.config.seeds : std::vector<uint64_t>{e_.config.seeds.front()};
             return true;
         } catch (const Error &e) {
-            throw Error(e.kind(), fmt::format("arm '{}' at {} ({}): {}", arm.name, run.budget,
-                                              to_string(arm.where), e.what()));
+            throw Error(e.kind(), fmt::format("arm '{}' at budget {} ({}): {}", arm.name,
+                                              run.budget, to_string(arm.where), e.what()));
         }
     }
 
@@ -264,7 +268,8 @@ class Resolver {
         if (!is_reference(plugin))
             note_library(&PluginRegistry::process().get(plugin, KEEL_PLUGIN_BACKEND, where));
     }
-    // Notes the plugin files that a run uses. A rebuilt or replaced plugin may give other numbers.
+    // Records the plugin files that a run uses, because a rebuilt or replaced plugin may give other
+    // numbers.
     void note_libraries(const PipelineConfig &config, const Pipeline &checked) {
         note_library(checked.policies().own().policy.library);
         note_library(checked.policies().own().allocator.library);
@@ -275,7 +280,7 @@ class Resolver {
             note_backend(*backend.plugin, backend.plugin.where);
     }
 
-    // Describes how each arm differs from the base: the keys with other values.
+    // Describes the differences of an arm from the base: the keys with other values.
     void describe(const PipelineConfig &config) {
         std::map<std::string, std::string> base;
         for (const pipeline::ResolvedKey &key : pipeline::resolved_keys(base_config_))
@@ -288,7 +293,7 @@ class Resolver {
         e_.differences.push_back(text.empty() ? "the base pipeline" : text);
     }
 
-    // The parameters of a pipeline's plugins that are paths of files.
+    // Returns the parameters of a pipeline's plugins that are paths of files.
     static std::vector<pipeline::RawParam *> path_params_of(PipelineConfig &config) {
         std::vector<pipeline::RawParam *> all;
         const auto add = [&](pipeline::PluginSection &section, keel_plugin_kind kind) {
@@ -301,8 +306,8 @@ class Resolver {
         return all;
     }
 
-    // Everything on which the results depend, as text. Statistics, output and contrasts are not in
-    // it. A file counts by its contents, not by its path.
+    // Returns everything that affects the numbers, as text. Statistics, output and contrasts are
+    // not part of it. Files are represented by their contents, not by their paths.
     std::string hashed_text() const {
         std::string text = fmt::format("reference {}\n", e_.config.reference);
         if (e_.config.batch > 1) text += fmt::format("batch {}\n", e_.config.batch);
@@ -312,7 +317,7 @@ class Resolver {
             config.generation = base_config_.generation;
             const fs::path model = *config.model.path;
             config.model.path.value = "/model";
-            std::string files; // hash of the contents of these files, not of their paths
+            std::string files; // hash of the files' contents
             for (pipeline::RawParam *param : path_params_of(config)) {
                 if (fs::is_regular_file(param->text))
                     files += fingerprint(read_text_file(param->text, uint64_t{1} << 30)) + "\n";
@@ -341,7 +346,7 @@ class Resolver {
     Experiment e_;
     YamlNode base_;
     PipelineConfig base_config_;
-    // As in Experiment::libraries.
+    // The entries of Experiment::libraries, by path.
     std::map<fs::path, std::pair<std::string, std::string>> libraries_;
 };
 
@@ -365,7 +370,7 @@ std::string hash_of_model(const fs::path &model) {
         }
         std::sort(files.begin(), files.end());
     }
-    // At most 16 MiB of a file are read, in pieces.
+    // At most 16 MiB of each file are read, in pieces.
     constexpr uint64_t piece = 65536, pieces = 256;
     std::string text, buffer(piece, '\0');
     for (const fs::path &file : files) {

@@ -10,7 +10,8 @@ namespace {
 
 using pipeline::yaml_scalar;
 
-// Quotes a text for YAML's flow style, where more characters end a plain text than in block style.
+// Quotes a text for YAML's flow style. There, more characters end an unquoted text than in block
+// style.
 std::string quoted(const std::string &text) {
     std::string out = "\"";
     for (const char c : text) {
@@ -43,7 +44,7 @@ std::string budgets_yaml(const std::vector<Budget> &budgets) {
     return fmt::format("budgets: [{}]\n", fmt::join(entries, ", "));
 }
 
-// The arm's pipeline without the budget that comes from the list of budgets.
+// Returns the arm's pipeline, without the budget if it comes from the list of budgets.
 std::string arm_yaml(const Experiment &e, const ArmEntry &arm) {
     const auto run =
         std::find_if(e.runs.begin(), e.runs.end(), [&](const Run &r) { return r.arm == arm.name; });

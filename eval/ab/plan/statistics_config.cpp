@@ -19,8 +19,8 @@ using namespace yaml;
 
 constexpr int64_t most_statistics_seed = int64_t{1} << 53; // larger integers are not exact in JSON
 
-// Reads TASK or TASK/METRIC and returns "task/metric". `key`: the key's name for messages, for
-// example "statistics.primary".
+// Reads TASK or TASK/METRIC and returns "task/metric". `key` is the name of the key in messages,
+// for example "statistics.primary".
 std::string read_metric(const YamlNode &node, const Config &c, std::string_view key) {
     const std::string &text = scalar(node, "the name of a task");
     const size_t slash = text.find('/');
@@ -69,7 +69,8 @@ void read_margins(const YamlNode &node, Config &c) {
     }
 }
 
-// The first task that measures quality. If none does, the first task.
+// Returns the first task that measures quality. If no task measures quality, returns the first
+// task.
 std::string default_primary(const Config &c) {
     const auto found = std::find_if(c.tasks.begin(), c.tasks.end(),
                                     [](const Task &task) { return task.kind != TaskKind::speed; });
@@ -77,8 +78,8 @@ std::string default_primary(const Config &c) {
     return task.name + "/" + task_metrics(task).front();
 }
 
-// The word `reference`: adds each arm against the reference. Sweeps are left out, because they are
-// there to draw a curve.
+// For the word `reference`: adds a contrast of each arm with the reference. Sweeps get no contrast,
+// because they only draw a curve.
 void add_reference_contrasts(Config &c) {
     for (const ArmEntry &arm : c.arms)
         if (arm.name != c.reference && arm.budgets.size() <= 1)
@@ -116,10 +117,11 @@ void read_statistics(const YamlNode &root, Config &c) {
         c.statistics.resamples = static_cast<uint64_t>(integer(*v, "resamples", 100, 1'000'000));
     const uint64_t fewest = resamples_needed(c.statistics.confidence, 1);
     if (c.statistics.resamples < fewest)
-        yaml::fail(node.where(),
-                   fmt::format("{} resamples are too few for intervals of {:g}%; expected "
-                               "'resamples' of at least {}",
-                               c.statistics.resamples, 100 * c.statistics.confidence, fewest));
+        yaml::fail(
+            node.where(),
+            fmt::format("statistics.resamples: {} are too few for intervals of {:g}%; expected "
+                        "at least {}",
+                        c.statistics.resamples, 100 * c.statistics.confidence, fewest));
     if (const YamlNode *v = value("seed"))
         c.statistics.seed = static_cast<uint64_t>(integer(*v, "a seed", 0, most_statistics_seed));
     if (const YamlNode *v = value("margins")) read_margins(*v, c);
@@ -145,7 +147,8 @@ void read_contrasts(const YamlNode &root, Config &c) {
         PlannedContrast planned = {read_arm_name(item->items[0], c, "an arm"),
                                    read_arm_name(item->items[1], c, "an arm"), ""};
         if (planned.a == planned.b)
-            yaml::fail(item->where(), fmt::format("the arm '{}' against itself", planned.a));
+            yaml::fail(item->where(),
+                       fmt::format("expected two different arms, found '{}' twice", planned.a));
         if (item->items.size() == 3) planned.on = read_metric(item->items[2], c, "contrasts");
         c.contrasts.push_back(std::move(planned));
     }

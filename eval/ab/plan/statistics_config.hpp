@@ -6,17 +6,17 @@
 #include <string>
 #include <string_view>
 
-// Reads the keys `statistics` and `contrasts` of an experiment's file. Both need the arms, the
-// reference and the tasks in `config`. All functions throw Error(input) "FILE:LINE:COLUMN: ...".
+// Reads the keys `statistics` and `contrasts` of an experiment's file. The arms, the reference and
+// the tasks must already be in `config`. All functions throw Error(input) "FILE:LINE:COLUMN: ...".
 namespace keel::ab {
 
-// Fills config.statistics. Then its `primary` is always "task/metric".
+// Sets config.statistics. Its `primary` then always has the form "task/metric".
 void read_statistics(const pipeline::YamlNode &root, Config &config);
 
 void read_contrasts(const pipeline::YamlNode &root, Config &config);
 
-// Reads the name of an arm of `config`. `what`: the expected thing in messages, for example "an
-// arm".
+// Reads the name of an arm of `config`. `what` describes the expected value in messages, for
+// example "an arm".
 std::string read_arm_name(const pipeline::YamlNode &node, const Config &config,
                           std::string_view what);
 

@@ -15,7 +15,7 @@ std::vector<PlannedContrast> read_contrasts(const JsonNode &node) {
     for (size_t i = 0; list && i < list->size(most_contrasts); ++i) {
         const JsonNode one = list->element(i);
         if (one.size() != 2 && one.size() != 3)
-            one.expected("two arms, with a task and metric behind them or not");
+            one.expected("[ARM, ARM] or [ARM, ARM, TASK/METRIC]");
         out.push_back({one.element(0).text(longest_name), one.element(1).text(longest_name),
                        one.size() == 3 ? one.element(2).text(2 * longest_name + 1) : ""});
     }
@@ -26,7 +26,7 @@ double read_margin(const std::string &metric, const JsonNode &value) {
     const double margin = value.number(0, 1e6);
     const Metric meaning = metric_named(metric);
     if (!is_margin(margin, meaning))
-        value.expected(fmt::format("a margin below 1, which is 100 {}", margin_unit(meaning)));
+        value.expected(fmt::format("a margin below 1 (which is 100 {})", margin_unit(meaning)));
     return margin;
 }
 
@@ -48,11 +48,12 @@ Header parse_header(std::string_view line, const std::string &file) {
     const JsonDocument document(line, file, limits);
     const JsonNode r = document.object();
     if (!r.find("keel_ab"))
-        r.fail("expected the header of an experiment's results ({\"keel_ab\": 1, ...})");
+        r.fail("expected the header of an experiment's results, {\"keel_ab\": 1, ...}");
     const uint64_t version = count(r, "keel_ab");
     if (version != format_version)
-        r.fail(fmt::format("results of version {}, this program reads version {}", version,
-                           format_version));
+        r.fail(
+            fmt::format("keel_ab: these results have version {}, but this program reads version {}",
+                        version, format_version));
     Header h;
     h.config_hash = needed_name(r, "config_hash");
     h.experiment_hash = name_or_none(r, "experiment_hash");

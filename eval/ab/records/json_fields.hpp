@@ -6,7 +6,7 @@
 #include "base/json_writer.hpp"
 #include "eval/ab/records/record.hpp"
 
-// Bounds and fields that the header and the records of a results file have in common.
+// Limits and helper functions for the fields of headers and records.
 namespace keel::ab::fields {
 
 inline constexpr size_t most_arms = 1000, most_contrasts = 100'000, most_facts = 1000;
@@ -17,6 +17,7 @@ inline constexpr uint64_t most_bins = 1'000'000, most_count = uint64_t{1} << 62;
 inline constexpr double largest_number = 1e300;
 inline constexpr JsonLimits limits{most_line_bytes, 8, 1'100'000};
 
+// Returns the text of a field, or an empty text if the field is missing.
 inline std::string text_or_none(const JsonNode &node, const char *key, size_t longest) {
     const auto value = node.find(key);
     return value ? value->text(longest) : std::string();
@@ -26,12 +27,13 @@ inline std::string name_or_none(const JsonNode &node, const char *key) {
 }
 inline const std::string &needed_text(const JsonNode &node, const char *key, size_t longest) {
     const std::string &found = node.at(key).text(longest);
-    if (found.empty()) node.fail(key, "expected a text, found an empty one");
+    if (found.empty()) node.fail(key, "expected a text, found an empty text");
     return found;
 }
 inline const std::string &needed_name(const JsonNode &node, const char *key) {
     return needed_text(node, key, longest_name);
 }
+// Returns the integer of a field, or `otherwise` if the field is missing.
 inline uint64_t count(const JsonNode &node, const char *key, uint64_t otherwise = 0,
                       uint64_t low = 0, uint64_t high = most_count) {
     const auto value = node.find(key);
@@ -57,13 +59,14 @@ read_pairs(const JsonNode &node, const char *key, size_t most, size_t longest) {
 
 inline const std::string &checked_name(const std::string &name, const char *what, bool needed) {
     if (name.size() > longest_name)
-        throw_error(ErrorKind::usage, "a result's {} of {} bytes, at most {} are taken: '{}'", what,
-                    name.size(), longest_name, printable(name, 60));
-    if (needed && name.empty()) throw_error(ErrorKind::usage, "a result without its {}", what);
+        throw_error(ErrorKind::usage, "the {} of a result has {} bytes; expected at most {}: '{}'",
+                    what, name.size(), longest_name, printable(name, 60));
+    if (needed && name.empty())
+        throw_error(ErrorKind::usage, "a result has no {}; expected a name", what);
     return name;
 }
 
-// Cuts a text after at most `longest` bytes, never inside a character.
+// Shortens a text to at most `longest` bytes. Never cuts inside a UTF-8 character.
 inline std::string cut(const std::string &text, size_t longest) {
     if (text.size() <= longest) return text;
     size_t end = longest;
@@ -78,7 +81,7 @@ inline void write_pair(JsonWriter &json, const std::string &name, const std::str
 inline std::string line_of(JsonWriter &json) {
     std::string line = json.take();
     if (line.size() > most_line_bytes)
-        throw_error(ErrorKind::usage, "a record of {} bytes, at most {} are written", line.size(),
+        throw_error(ErrorKind::usage, "a record has {} bytes; expected at most {}", line.size(),
                     most_line_bytes);
     return line;
 }

@@ -40,7 +40,7 @@ std::optional<double> parse_margin(std::string_view text, const Metric &metric) 
 
 std::string margin_text(double margin, const Metric &metric) {
     if (is_in_nats(metric)) return fmt::format("{:g} nats", margin);
-    // So 0.07 gives 7, not 7.000000000000001.
+    // The rounding gives 7 for 0.07, instead of 7.000000000000001.
     const double percent = std::round(margin * 1e10) / 1e8;
     if (metric.ratio) return fmt::format("{:g}%", percent);
     return fmt::format("{:g} {}", percent, percent == 1 ? "point" : "points");

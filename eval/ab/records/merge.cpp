@@ -49,33 +49,34 @@ std::vector<ShardFile> open_shards(const std::vector<fs::path> &paths) {
         const Header &a = shards[0].header, &b = shards[i].header, &before = shards[i - 1].header;
         const std::string library = other_library(a, b);
         if (a.config_hash != b.config_hash)
-            throw_error(ErrorKind::input,
-                        "{} and {} are not of one experiment: their config hashes are {} and {}{}; "
-                        "run the shards "
-                        "with the same file, model, options and plugins",
-                        path_text(shards[0].file), path_text(shards[i].file),
-                        printable(a.config_hash, 40), printable(b.config_hash, 40),
-                        library.empty() ? "" : ", and each has a " + library + " of its own");
+            throw_error(
+                ErrorKind::input,
+                "{} and {} belong to different experiments: their config hashes are {} and {}{}; "
+                "run the shards with the same file, model, options and plugins",
+                path_text(shards[0].file), path_text(shards[i].file), printable(a.config_hash, 40),
+                printable(b.config_hash, 40),
+                library.empty() ? "" : ", and they ran with different builds of " + library);
         if (a.items != b.items)
-            throw_error(ErrorKind::input,
-                        "{} was run with {}, {} with {}: run the shards of one experiment with the "
-                        "same --items",
-                        path_text(shards[0].file), items_text(a), path_text(shards[i].file),
-                        items_text(b));
+            throw_error(
+                ErrorKind::input,
+                "{} ran with {}, but {} ran with {}; run all shards of an experiment with the "
+                "same --items",
+                path_text(shards[0].file), items_text(a), path_text(shards[i].file), items_text(b));
         if (a.shards != b.shards)
-            throw_error(ErrorKind::input,
-                        "{} is a shard of {}, {} one of {}: shards of one experiment are cut alike",
-                        path_text(shards[0].file), a.shards, path_text(shards[i].file), b.shards);
+            throw_error(
+                ErrorKind::input,
+                "{} is one of {} shards, but {} is one of {}; merge shards of one experiment",
+                path_text(shards[0].file), a.shards, path_text(shards[i].file), b.shards);
         if (before.shard == b.shard)
-            throw_error(ErrorKind::input, "{} and {} are both shard {} of {}",
+            throw_error(ErrorKind::input, "{} and {} are both shard {} of {}; name each shard once",
                         path_text(shards[i - 1].file), path_text(shards[i].file), b.shard,
                         b.shards);
     }
     return shards;
 }
 
-// `key` identifies a record among all shards. Two records with the same key must have the same
-// `value`.
+// Identifies a record among the records of all shards. Two records with the same `key` must have
+// the same `value`.
 struct Identity {
     uint64_t key = 0, value = 0;
 };
@@ -91,7 +92,8 @@ std::optional<Identity> identity(const Record &record) {
             hash_of(record_line(whole))};
     };
     if (const auto *i = std::get_if<Item>(&record)) {
-        // The times of evictions differ from run to run. The measured value may not.
+        // The times of evictions differ from run to run, so they do not count. The measured value
+        // must be equal.
         return Identity{
             hash_of(i->metric + "\n" + i->item, hash_of(place_key(*i))),
             hash_of(fmt::format("{} {} {} {}", i->value, i->length, i->depth, i->document))};
@@ -141,7 +143,7 @@ Header merged_header(const std::vector<ShardFile> &shards, const std::vector<uin
 
 MergeResult merge_shards(const std::vector<fs::path> &paths, const fs::path &folder, bool replace) {
     if (paths.empty())
-        throw_error(ErrorKind::usage, "nothing to merge: name the folders of the shards");
+        throw_error(ErrorKind::usage, "expected the folders of the shards, found none");
     const std::vector<ShardFile> shards = open_shards(paths);
     MergeResult result;
     constexpr size_t most_missing = 1000;
@@ -157,7 +159,7 @@ MergeResult merge_shards(const std::vector<fs::path> &paths, const fs::path &fol
     const fs::path target = folder / "results.jsonl", half = folder / "results.jsonl.part";
     if (fs::exists(target, error)) {
         if (!replace)
-            throw_error(ErrorKind::input, "{}: is there already; merge into another folder",
+            throw_error(ErrorKind::input, "{}: the file exists already; merge into another folder",
                         path_text(target));
         require_same_experiment(target, read_header(target), result.header);
     }
@@ -168,7 +170,7 @@ MergeResult merge_shards(const std::vector<fs::path> &paths, const fs::path &fol
         if (!result.missing.empty()) {
             Warning warning;
             warning.text = fmt::format(
-                "of {} shards {} missing: {}; what they hold is not in these results",
+                "of {} shards {} missing: {}; their items are not in these results",
                 shards[0].header.shards,
                 result.missing.size() == 1 ? std::string("one is")
                                            : fmt::format("{} are", result.missing.size()),
@@ -181,12 +183,11 @@ MergeResult merge_shards(const std::vector<fs::path> &paths, const fs::path &fol
                 if (const auto id = identity(record)) {
                     const auto [at, is_new] = known.try_emplace(id->key, id->value);
                     if (!is_new && at->second != id->value)
-                        throw_error(
-                            ErrorKind::input,
-                            "{}:{}: another record says something else about the same item; the "
-                            "shards do not "
-                            "come from one program, or ran under different conditions",
-                            path_text(shard.file), line);
+                        throw_error(ErrorKind::input,
+                                    "{}:{}: two shards have different values for this item; run "
+                                    "all shards with the "
+                                    "same program, on machines that compute equally",
+                                    path_text(shard.file), line);
                     if (!is_new) {
                         ++result.duplicates;
                         return;
@@ -198,7 +199,7 @@ MergeResult merge_shards(const std::vector<fs::path> &paths, const fs::path &fol
             if (read.dropped_tail) {
                 Warning warning;
                 warning.text = fmt::format(
-                    "shard {} of {} ends in half a line: its run was cut off, and the rest of "
+                    "shard {} of {} ends with an incomplete line, so its run was stopped; some of "
                     "its items may be missing",
                     shard.header.shard, shard.header.shards);
                 result.notes.push_back(warning.text);

@@ -6,7 +6,7 @@
 namespace keel::ab {
 namespace {
 
-// Is one of `words` a part of the name, between underscores?
+// True if one of `words` is a part of the name between underscores.
 bool has_word(std::string_view name, std::initializer_list<std::string_view> words) {
     while (!name.empty()) {
         const size_t end = std::min(name.find('_'), name.size());

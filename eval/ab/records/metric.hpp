@@ -5,29 +5,30 @@
 
 namespace keel::ab {
 
-// The meaning of a metric. It follows from the metric's name alone, so records need no table of
+// The properties of a metric. The metric's name determines them, so results files need no table of
 // metrics.
 struct Metric {
     enum class Kind {
-        quality,    // hits, shares, scores
-        divergence, // nll, kld: the distance from a text or from the reference
+        quality,    // hits, shares and scores
+        divergence, // nll and kld: the distance from a text or from the reference
         speed,      // times and rates
         memory,     // bytes
     };
     Kind kind = Kind::quality;
     bool higher_is_better = true;
-    bool ratio = false; // compared as A / B - 1; else as A - B
+    bool ratio = false; // true: compared as A / B - 1; false: as A - B
 
     bool is_quality() const { return kind == Kind::quality || kind == Kind::divergence; }
 };
 
-// Names "ppl" and "perplexity", and names that begin with "nll" or "kld": lower is better. Names
-// with "..._per_second": speeds. Names with a word "ms", "us", "ns" or "seconds": times. Names with
-// "bytes", "kib" or "mib": memory. All other names: scores, higher is better.
+// Returns the properties of a metric. "ppl", "perplexity", and names that begin with "nll" or "kld"
+// are divergences: lower is better. Names that end with "_per_second" are speeds. Names with a part
+// "ms", "us", "ns" or "seconds" between underscores are times. Names with a part "bytes", "kib" or
+// "mib" are memory. All other names are scores: higher is better.
 Metric metric_named(std::string_view name);
 
-// Is it a distance from the reference ("kld", "top1")? The reference's own is 0, or 1 of top1, by
-// definition.
+// True if the metric is a distance from the reference ("kld", "top1"). By definition, the reference
+// itself has kld 0 and top1 1.
 bool is_distance(std::string_view name);
 
 } // namespace keel::ab

@@ -22,7 +22,8 @@ using File = std::unique_ptr<std::FILE, CloseFile>;
 
 std::string shown(const fs::path &path) { return printable(path.string(), 300); }
 
-// Reads the complete lines of a file. Holds one line at a time. Refuses lines longer than a bound.
+// Reads the complete lines of a file, one at a time. Throws Error(input) for a line that is too
+// long.
 class Lines {
   public:
     explicit Lines(const fs::path &path) : name_(shown(path)), chunk_(size_t{1} << 16) {
@@ -35,7 +36,8 @@ class Lines {
         if (!file_) throw_error(ErrorKind::input, "{}: {}", name_, std::strerror(errno));
     }
 
-    // Returns false at the end of the file. Characters after the last line end are not a line.
+    // Returns false at the end of the file. Characters after the last line end do not count as a
+    // line.
     bool next(std::string &line) {
         line.clear();
         for (;;) {
@@ -53,8 +55,8 @@ class Lines {
             const auto *stop = static_cast<const char *>(std::memchr(from, '\n', end_ - at_));
             const size_t count = stop == nullptr ? end_ - at_ : static_cast<size_t>(stop - from);
             if (line.size() + count > most_line_bytes)
-                throw_error(ErrorKind::input, "{}:{}: a line of more than {} bytes", name_,
-                            number_ + 1, most_line_bytes);
+                throw_error(ErrorKind::input, "{}:{}: the line has more than {} bytes, the limit",
+                            name_, number_ + 1, most_line_bytes);
             line.append(from, count);
             at_ += count;
             if (stop == nullptr) continue;
@@ -66,7 +68,7 @@ class Lines {
     }
 
     const std::string &name() const noexcept { return name_; }
-    // Number of the line that was read last, from 1.
+    // Returns the number of the line that was read last. The first line is 1.
     uint64_t number() const noexcept { return number_; }
     uint64_t bytes() const noexcept { return bytes_; } // bytes of all complete lines so far
     bool tail() const noexcept { return tail_; }
@@ -83,11 +85,11 @@ class Lines {
 Header header_of(Lines &lines) {
     std::string line;
     if (!lines.next(line))
-        throw_error(
-            ErrorKind::input,
-            "{}: expected the header of an experiment's results, found {}; the run that wrote it "
-            "may have ended early",
-            lines.name(), lines.tail() ? "half a line" : "an empty file");
+        throw_error(ErrorKind::input,
+                    "{}: expected the header of an experiment's results, found {}; the run that "
+                    "wrote the file "
+                    "may have ended early",
+                    lines.name(), lines.tail() ? "an incomplete line" : "an empty file");
     return parse_header(line, lines.name());
 }
 
@@ -98,40 +100,39 @@ void append_line(std::FILE *file, const fs::path &path, std::string line) {
                     std::strerror(errno));
 }
 
-// Says how two experiments differ, as far as their headers show it.
+// Describes the difference between two experiments, as far as their headers show it.
 std::string difference(const Header &there, const Header &wanted) {
     const std::string builds[] = {there.version + " " + there.commit,
                                   wanted.version + " " + wanted.commit};
     if (there.model != wanted.model)
-        return fmt::format("of the model {}, this one is of {}", printable(there.model, 200),
-                           printable(wanted.model, 200));
+        return fmt::format("made with the model {}, but this experiment uses {}",
+                           printable(there.model, 200), printable(wanted.model, 200));
     if (builds[0] != builds[1])
-        return fmt::format("made by Keel {}, this is {}", printable(builds[0], 100),
+        return fmt::format("made by Keel {}, but this is Keel {}", printable(builds[0], 100),
                            printable(builds[1], 100));
     if (there.batch != wanted.batch)
-        return fmt::format(
-            "made with batch {}, this is {}; a step of several documents may round otherwise",
-            there.batch, wanted.batch);
+        return fmt::format("made with batch {}, but this experiment uses {}; another batch may "
+                           "change the rounding",
+                           there.batch, wanted.batch);
     const std::string library = other_library(there, wanted);
-    if (!library.empty())
-        return fmt::format("made with another {}, which was built anew or exchanged since",
-                           library);
+    if (!library.empty()) return fmt::format("made with another build of {}", library);
     return fmt::format(
-        "other arms, budgets, tasks or texts, as the resolved.yaml beside it says: config "
-        "hash {}, this one's is {}",
+        "the arms, budgets, tasks or texts differ; see the resolved.yaml in its folder: config "
+        "hash {}, but here it is {}",
         printable(there.config_hash, 40), printable(wanted.config_hash, 40));
 }
 
 void check_same(const fs::path &path, const Header &there, const Header &wanted) {
     require_same_experiment(path, there, wanted);
     if (there.shard != wanted.shard || there.shards != wanted.shards)
-        throw_error(ErrorKind::input,
-                    "{}: holds shard {}/{}, this run is {}/{}; a shard needs an output of "
-                    "its own",
-                    shown(path), there.shard, there.shards, wanted.shard, wanted.shards);
+        throw_error(
+            ErrorKind::input,
+            "{}: the file has shard {}/{}, but this run is shard {}/{}; use another --output for "
+            "each shard",
+            shown(path), there.shard, there.shards, wanted.shard, wanted.shards);
 }
 
-// Older results have this name for what is called "whole_prompt" now.
+// In older results, the protocol "whole_prompt" has the name "query_aware".
 void rename_old_protocol(Record &record) {
     std::visit(
         [](auto &one) {
@@ -140,7 +141,7 @@ void rename_old_protocol(Record &record) {
         record);
 }
 
-// Rewrites the file with another header and the same records.
+// Replaces the header of the file. All records stay.
 void replace_header(const fs::path &path, const std::string &header) {
     const fs::path half = path.string() + ".part";
     {
@@ -167,8 +168,8 @@ ReadResult read_records(const fs::path &path,
     std::string line;
     while (lines.next(line)) {
         if (++result.records > most_records)
-            throw_error(ErrorKind::input, "{}:{}: more than {} records", lines.name(),
-                        lines.number(), most_records);
+            throw_error(ErrorKind::input, "{}:{}: the file has more than {} records, the limit",
+                        lines.name(), lines.number(), most_records);
         Record record = parse_record(line, lines.name(), lines.number());
         if (result.header.old_margin) rename_old_protocol(record);
         take(std::move(record), lines.number());
@@ -194,10 +195,10 @@ std::string other_library(const Header &a, const Header &b) {
 
 void require_same_experiment(const fs::path &path, const Header &there, const Header &wanted) {
     if (there.config_hash != wanted.config_hash)
-        throw_error(
-            ErrorKind::input,
-            "{}: holds another experiment's results ({}); choose another output or remove it",
-            shown(path), difference(there, wanted));
+        throw_error(ErrorKind::input,
+                    "{}: the file has another experiment's results ({}); choose another --output, "
+                    "or delete the file",
+                    shown(path), difference(there, wanted));
 }
 
 Header read_header(const fs::path &path) {
@@ -213,12 +214,13 @@ Writer::Writer(const fs::path &path, const Header &header, Mode mode) : path_(pa
     const std::string line = header_line(header);
     std::error_code error;
     if (fs::exists(path, error) && mode == Mode::create)
-        throw_error(ErrorKind::input, "{}: is there already; resume it or choose another output",
+        throw_error(ErrorKind::input,
+                    "{}: the file exists already; resume the run, or choose another --output",
                     shown(path));
     bool has_header = false;
     if (fs::exists(path, error)) {
-        // A run that was killed while it wrote the header left no complete line. The file can be
-        // overwritten, because it holds no results.
+        // If a run was killed while it wrote the header, the file has no complete line. Such a file
+        // has no results, so it can be overwritten.
         std::string first;
         uint64_t whole = 0;
         Lines lines(path);
@@ -228,7 +230,7 @@ Writer::Writer(const fs::path &path, const Header &header, Mode mode) : path_(pa
             whole = there.bytes;
             has_header = true;
             Header wanted = header;
-            wanted.date = there.header.date; // keeps the date on which the experiment began
+            wanted.date = there.header.date; // the date on which the experiment began stays
             if (header_line(wanted) != header_line(there.header)) {
                 replace_header(path, header_line(wanted));
                 whole = whole - first.size() + header_line(wanted).size();

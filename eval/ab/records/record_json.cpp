@@ -95,12 +95,12 @@ Record read_warning(const JsonNode &node) {
     return w;
 }
 
-// Numbers are checked against the same bounds when they are written as when they are read.
+// Returns the number if it is in range. The limits are those that the reader uses, too.
 double checked_number(double value, const char *what, const Place &place,
                       double low = -largest_number, double high = largest_number) {
     if (!(value >= low && value <= high))
         throw_error(ErrorKind::runtime,
-                    "a result of arm '{}', task '{}': {} is {}, expected {} to {}",
+                    "a result of arm '{}', task '{}': {} is {}; expected {} to {}",
                     printable(place.arm, 60), printable(place.task, 60), what, value, low, high);
     return value;
 }
@@ -136,8 +136,8 @@ void write(JsonWriter &json, const Item &i) {
     json.member("evictions", i.evictions);
     if (i.eviction_us != 0)
         json.member("eviction_us", checked_number(i.eviction_us, "eviction_us", i, 0, 1e18));
-    // Bytes that are not UTF-8 become U+FFFD, which has three bytes. So a third of the bound is
-    // used.
+    // A byte that is not valid UTF-8 becomes U+FFFD, which has three bytes. So at most a third of
+    // the limit is written.
     if (!i.answer.empty()) json.member("answer", cut(i.answer, longest_text / 3));
     if (!i.expected.empty()) json.member("expected", cut(i.expected, longest_text / 3));
 }
@@ -148,8 +148,10 @@ void write(JsonWriter &json, const KeepMap &m) {
     if (m.layers == 0 || m.layers > most_layers || m.kv_heads == 0 || m.kv_heads > most_heads ||
         m.bins.size() != uint64_t{m.layers} * m.kv_heads * KeepMap::bin_count ||
         m.bins.size() > most_bins)
-        throw_error(ErrorKind::usage, "a keep map of {} layers and {} heads with {} numbers",
-                    m.layers, m.kv_heads, m.bins.size());
+        throw_error(
+            ErrorKind::usage,
+            "a keep map has {} layers, {} heads and {} numbers; expected 64 numbers for each head",
+            m.layers, m.kv_heads, m.bins.size());
     json.member("layers", m.layers).member("kv_heads", m.kv_heads).key("bins").begin_array();
     for (const float bin : m.bins)
         json.value(std::round(checked_number(bin, "a share kept", m, 0, 1) * 1000) / 1000);
@@ -160,8 +162,8 @@ void write(JsonWriter &json, const Timeline &t) {
     write_place(json, "timeline", t);
     write_if_given(json, "item", t.item);
     if (t.points.size() > most_points)
-        throw_error(ErrorKind::usage, "a timeline of {} points, at most {}", t.points.size(),
-                    most_points);
+        throw_error(ErrorKind::usage, "a timeline has {} points; expected at most {}",
+                    t.points.size(), most_points);
     json.key("points").begin_array();
     for (const auto &point : t.points)
         json.begin_array().value(point[0]).value(point[1]).value(point[2]).end_array();
@@ -173,7 +175,7 @@ void write(JsonWriter &json, const Curve &c) {
     json.member("metric", checked_name(c.metric, "metric", true));
     write_if_given(json, "item", c.item);
     if (c.values.size() > most_values)
-        throw_error(ErrorKind::usage, "a curve of {} values, at most {}", c.values.size(),
+        throw_error(ErrorKind::usage, "a curve has {} values; expected at most {}", c.values.size(),
                     most_values);
     json.key("values").begin_array();
     for (const double value : c.values) json.value(checked_number(value, c.metric.c_str(), c));
@@ -186,7 +188,7 @@ void write(JsonWriter &json, const Warning &w) {
     write_if_given(json, "budget", w.budget);
     write_if_given(json, "protocol", w.protocol);
     write_if_given(json, "task", w.task);
-    if (w.text.empty()) throw_error(ErrorKind::usage, "a warning without a text");
+    if (w.text.empty()) throw_error(ErrorKind::usage, "a warning has no text; expected one");
     json.member("text", cut(w.text, longest_text / 3));
 }
 

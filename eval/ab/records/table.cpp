@@ -16,7 +16,7 @@ namespace fs = std::filesystem;
 
 constexpr size_t most_warnings = 1000, most_cells = 100'000;
 
-// The number of one record, before the seeds are averaged.
+// The number of one record, before the average over seeds.
 struct Row {
     uint32_t item = 0, cluster = 0;
     uint64_t seed = 0;
@@ -45,13 +45,14 @@ class Loader {
     static PlaceKey place_of(const Place &p) { return {p.arm, p.budget, p.protocol, p.task}; }
 
     size_t cell_of(const Item &i) {
-        // Neighbouring records are of the same cell, except for the metric.
+        // Records that follow each other usually belong to the same cell, except for the metric.
         CellKey key{i.arm, i.budget, i.protocol, i.task, i.metric};
         const auto [at, is_new] = places_.try_emplace(key, table_.cells.size());
         if (is_new) {
             if (table_.cells.size() == most_cells)
                 throw_error(ErrorKind::input,
-                            "more than {} combinations of arm, budget, protocol, task and metric",
+                            "the results have more than {} combinations of arm, budget, protocol, "
+                            "task and metric, the limit",
                             most_cells);
             Cell cell;
             static_cast<CellKey &>(cell) = std::move(key);
@@ -68,8 +69,8 @@ class Loader {
         Cell &cell = table_.cells[at];
         Row row;
         row.item = names_.number(i.item);
-        // An item without a document is a cluster of its own. The prefixes keep item names and
-        // document names apart.
+        // An item without a document is a cluster of its own. The prefixes prevent that an item and
+        // a document with the same name become one cluster.
         row.cluster =
             names_.number(i.document.empty() ? "\x01item:" + i.item : "\x01document:" + i.document);
         row.seed = i.seed;
@@ -102,9 +103,10 @@ class Loader {
             mean.bins.assign(m.bins.size(), 0.0F);
         }
         if (mean.layers != m.layers || mean.kv_heads != m.kv_heads) {
-            note(fmt::format("keep maps of arm '{}' differ in their layers or heads: only the "
-                             "first shape is shown",
-                             printable(m.arm, 60)));
+            note(fmt::format(
+                "the keep maps of arm '{}' have different numbers of layers or heads; only the "
+                "first shape is shown",
+                printable(m.arm, 60)));
             return;
         }
         ++mean.items;
@@ -133,7 +135,7 @@ class Loader {
     void add(Warning &&w) {
         if (!seen_warnings_.emplace(w.arm, w.budget, w.protocol, w.task, w.text).second) return;
         if (table_.warnings.size() == most_warnings)
-            note(fmt::format("more than {} warnings: the rest stands in the results file alone",
+            note(fmt::format("there are more than {} warnings; see the results file for the others",
                              most_warnings));
         if (table_.warnings.size() < most_warnings) table_.warnings.push_back(std::move(w));
     }
@@ -143,7 +145,7 @@ class Loader {
             table_.notes.push_back(std::move(text));
     }
 
-    // Makes one point of each item: the mean over its seeds. If a seed was recorded twice, the
+    // Makes one point for each item: the mean over its seeds. If a seed was recorded twice, the
     // first record counts.
     void settle(Cell &cell, std::vector<Row> &rows) {
         std::stable_sort(rows.begin(), rows.end(), [](const Row &a, const Row &b) {
@@ -257,17 +259,18 @@ Table load_table(const fs::path &path, Names &names) {
     loader.finish();
     table.records = result.records;
     if (result.dropped_tail)
-        table.notes.push_back(
-            "the last line of the results was half-written and left out: the run was cut off");
+        table.notes.push_back("the last line of the results is incomplete and was ignored, because "
+                              "the run was stopped");
     if (table.header.old_margin)
-        table.notes.push_back(fmt::format(
-            "these results are from before each metric had its own margin: theirs ({:g} of all "
-            "metrics) is not used, and their 'query_aware' is called 'whole_prompt' now",
-            *table.header.old_margin));
+        table.notes.push_back(fmt::format("these results come from a version in which all metrics "
+                                          "had one margin; this margin ({:g}) "
+                                          "is not used, and the protocol 'query_aware' is shown "
+                                          "under its new name 'whole_prompt'",
+                                          *table.header.old_margin));
     if (table.header.shards > 1)
         table.notes.push_back(
-            fmt::format("these are the results of shard {} of {} alone; `keel ab merge` puts "
-                        "them together",
+            fmt::format("these are only the results of shard {} of {}; `keel ab merge` merges "
+                        "the shards",
                         table.header.shard, table.header.shards));
     return table;
 }

@@ -13,11 +13,11 @@
 #include <unordered_map>
 #include <vector>
 
-// An experiment's records, prepared for statistics: seeds are averaged, texts become numbers, and
-// maps and curves become means.
+// The records of an experiment in a form for statistics. Seeds are averaged, texts become numbers,
+// and maps and curves become means.
 namespace keel::ab {
 
-// Numbers for texts. Two tables whose items are paired must share one Names.
+// Gives each text a number. Two tables whose items are paired must use the same Names object.
 class Names {
   public:
     uint32_t number(std::string_view text);
@@ -35,7 +35,7 @@ struct Point {
     int64_t length = 0;
     float depth = -1;
     uint32_t seeds = 0;
-    uint32_t expected = 0; // the expected answer, as a number of Names
+    uint32_t expected = 0; // the expected answer, as a number from Names
 };
 
 struct CellKey {
@@ -46,15 +46,15 @@ struct CellKey {
 // All items of an arm at a budget, for one metric of one task.
 struct Cell : CellKey {
     Metric kind;
-    std::vector<Point> points; // sorted by item
-    // Means over the records; the peak is the maximum.
+    std::vector<Point> points; // sorted by the number of the item
+    // Means over the records of the cell. The peak is the maximum over the records.
     double kv_bytes = 0, full_kv_bytes = 0, own_full_kv_bytes = 0, policy_bytes = 0, kept_slots = 0,
            seen = 0, evictions = 0, eviction_us = 0;
     uint64_t peak_kv_bytes = 0;
     uint64_t records = 0, without_eviction = 0;
-    // Records whose item and seed were there before. The first record counts.
+    // Records with the same item and seed as an earlier record. Only the first record counts.
     uint64_t repeated = 0, contradicting = 0;
-    std::string contradiction; // the name of one item with contradicting records
+    std::string contradiction; // the name of one item whose records contradict each other
 };
 
 using PlaceKey =
@@ -63,39 +63,40 @@ using PlaceKey =
 struct MeanMap {
     uint32_t layers = 0, kv_heads = 0;
     uint64_t items = 0;
-    // The mean of the items' maps, [layers][kv_heads][KeepMap::bin_count].
+    // Means over the keep maps of all items, [layers][kv_heads][KeepMap::bin_count].
     std::vector<float> bins;
 };
 
 struct MeanCurve {
-    // For each position: the number of items that reach it, their mean, and the sum of squared
-    // distances from the mean.
+    // For each position: the number of items that reach it, the mean of their values, and the sum
+    // of the squared distances from the mean.
     std::vector<uint32_t> items;
     std::vector<double> mean, squares;
 };
 
 struct Table {
     Header header;
-    std::vector<Cell> cells; // ordered by task, metric, protocol, arm, budget
+    std::vector<Cell> cells; // in the order of task, metric, protocol, arm, budget
     std::map<PlaceKey, MeanMap> keep_maps;
-    std::map<PlaceKey, Timeline> timelines;                       // of the first item
-    std::map<std::pair<PlaceKey, std::string>, MeanCurve> curves; // by metric
-    std::vector<Warning> warnings;  // the recorded warnings, each once
-    std::vector<std::string> notes; // remarks on the file
+    std::map<PlaceKey, Timeline> timelines;                       // the timeline of the first item
+    std::map<std::pair<PlaceKey, std::string>, MeanCurve> curves; // the text is the metric
+    std::vector<Warning> warnings;  // the recorded warnings, without repetitions
+    std::vector<std::string> notes; // remarks about the file
     uint64_t records = 0;
 
     const Cell *find(const CellKey &key) const;
 };
 
-// Reads `path`: a results file, or a folder with results.jsonl. Memory never grows beyond the size
-// of the file.
+// Reads `path`: a results file, or a folder with results.jsonl. The memory that is needed is never
+// larger than the file.
 Table load_table(const std::filesystem::path &path, Names &names);
 
-// The results file that `path` names: `path` itself, or results.jsonl in it. Throws Error(input) if
-// there is none.
+// Returns the results file: `path` itself, or results.jsonl in the folder `path`. Throws
+// Error(input) if it does not exist.
 std::filesystem::path results_file(const std::filesystem::path &path);
 
-// The order in which budgets are listed: "full" first, then tokens, ratio and mib, each by size.
+// The order in which budgets are listed: first "full", then tokens, ratio and mib, each in rising
+// order.
 bool budget_before(const std::string &a, const std::string &b);
 
 } // namespace keel::ab

@@ -14,12 +14,13 @@ using pipeline::PipelineConfig;
 
 constexpr uint64_t largest_seed = uint64_t{1} << 53; // the largest seed that a config may have
 
-// The arm's pipeline without its policy. Arms for which this is equal have the same weights, ops
-// and cache form, so they can use one pipeline.
+// The arm's pipeline configuration without its policy. If it is equal for two arms, they have the
+// same weights, ops and cache form. Then they can use one pipeline.
 PipelineConfig base_config(const PipelineConfig &arm) {
     PipelineConfig config = arm;
     config.policy = {};
-    config.policy.plugin = arm.policy.plugin; // keeps the place in the file, for messages
+    // the policy's section keeps its place in the file, for messages
+    config.policy.plugin = arm.policy.plugin;
     config.policy.plugin.value = "none";
     config.sampling = {};
     config.generation = {};
@@ -43,7 +44,7 @@ Arms::Arms(const Experiment &experiment, Options options)
 
 Arms::~Arms() {
     bases_.clear();
-    std::error_code error; // an empty part of a log is deleted
+    std::error_code error; // no messages here: a log that cannot be deleted stays
     for (const fs::path &log : further_logs_) {
         if (fs::file_size(log, error) == 0 && !error) fs::remove(log, error);
     }
@@ -68,8 +69,8 @@ std::unique_ptr<Arms::Base> Arms::make_base(const PipelineConfig &config) {
     options.progress = options_.progress;
     options.max_logit_rows = logit_rows;
     options.batch = experiment_.config.batch;
-    // Room for the parents, for as many sessions that are measured, and for one session that is
-    // copied for further questions.
+    // Room for the parents, for an equal number of sessions that are measured, and for one session
+    // that is copied for further questions.
     options.sequences = 2 * options.batch + 1;
     options.several_policies = true;
     options.quiet_fallbacks =
@@ -80,16 +81,16 @@ std::unique_ptr<Arms::Base> Arms::make_base(const PipelineConfig &config) {
 
 bool Arms::may_share(size_t run) const {
     const Run &r = experiment_.runs[run];
-    // An arm with kv.max_mib does not share, because copies would count against one limit. An arm
-    // with an eviction log does not share either: a slot that a copy evicts is still held by its
-    // parent, so the eviction in the log would free no memory.
+    // An arm with kv.max_mib does not share a prefill, because all copies of a session count
+    // against one limit. An arm with an eviction log does not share a prefill either. If a copy
+    // evicts a slot, its parent still holds the slot, so the logged eviction would free no memory.
     const bool is_logged = !options_.log_folder.empty() && !r.keeps_all;
     return options_.share_prefill && !r.is_rerun && !r.acts_in_prefill &&
            !r.config.kv.max_bytes() && !is_logged;
 }
 
-// Puts the runs of a base into as few groups as possible. The runs of a group share a prefill, so
-// the data that their policies collect must have the same form.
+// Divides the runs of a base into as few groups as possible. The runs of a group share a prefill,
+// so the data that their policies collect must have the same form.
 void Arms::group_runs(size_t number, Base &base) {
     for (size_t r = 0; r < experiment_.runs.size(); ++r) {
         if (base_of_[r] != number || !may_share(r)) continue;
@@ -117,22 +118,23 @@ PolicySetup &Arms::plan(size_t run, uint64_t seed) {
     if (r.is_seeded) section.seed.value = static_cast<int64_t>(seed);
     if (!options_.log_folder.empty()) {
         section.log.value = log_path(r, seed);
-        section.log_positions.value = true; // `keel eval log` needs positions for its pictures
+        section.log_positions.value = true; // `keel eval log` needs positions for its drawings
     }
     made = &p.policies().add(section);
     return *made;
 }
 
-// Mixes the document into the seed. Otherwise a policy that draws slots at random would draw the
-// same slots in every document.
+// Mixes the number of the document into the policy's seed. Otherwise a policy that draws slots at
+// random would draw the same slots in every document.
 void Arms::draw_anew(Session &session, size_t run, uint64_t seed, uint64_t document) const {
     const Run &r = experiment_.runs[run];
     if (r.is_seeded && r.draws_slots)
         session.cache().reseed(mixed_seed(seed, document) % largest_seed);
 }
 
-// The path of a run's log. Opening a log empties it, and its sequences are numbered from 0. So a
-// log of an earlier process stays as it is, and this process writes the next part.
+// Returns the path of a run's log. Opening a log empties it, and numbers its sequences from 0. So
+// the log of an earlier process is left unchanged, and this process writes the next part of the
+// log.
 fs::path Arms::log_path(const Run &run, uint64_t seed) {
     std::string stem =
         fmt::format("evictions-{}-{}-{}{}", run.arm, run.budget, seed, options_.log_suffix);
@@ -169,7 +171,7 @@ void Arms::begin_logs() {
     has_begun_ = true;
     for (const auto &[log, stem] : new_logs_) {
         remove_log(stem);
-        std::error_code error; // the log is already open; its writer does not use the name
+        std::error_code error; // the log is open already; its writer does not use the name
         fs::rename(log, log_part(stem, 1), error);
         if (error)
             throw_error(ErrorKind::runtime, "{}: cannot be renamed: {}", log.string(),
@@ -226,7 +228,7 @@ void Arms::check_prompt(size_t run, int64_t tokens, bool with_answer) {
 void Arms::blame(size_t run, size_t tokens, const Error &error, bool with_answer) const {
     const Run &r = experiment_.runs[run];
     throw Error(error.kind(),
-                fmt::format("arm '{}' at {}, a prompt {}of {} tokens: {}", r.arm, r.budget,
+                fmt::format("arm '{}' at budget {}, prompt {}of {} tokens: {}", r.arm, r.budget,
                             with_answer ? "with its answer " : "", tokens, error.what()));
 }
 
@@ -262,7 +264,8 @@ Arms::Opened Arms::open(size_t run, uint64_t seed, uint64_t document,
         draw_anew(*opened.session, run, seed, document);
         opened.notes = behind.notes;
         opened.next = behind.next;
-        // The parent collects for all arms, but each arm counts only its own share.
+        // The parent collects data for the policies of all arms, but each arm counts only the data
+        // of its own policy.
         for (Note &note : opened.notes) note.kv_bytes += opened.session->policy_bytes();
         opened.peak_bytes = opened.session->held_peak_bytes();
         opened.session->end_prompt();

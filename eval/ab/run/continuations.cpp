@@ -7,7 +7,7 @@
 namespace keel::ab {
 namespace {
 
-constexpr uint64_t most_logits = uint64_t{1} << 30; // bytes of reference logits at a time
+constexpr uint64_t most_logits = uint64_t{1} << 30; // limit for the reference's logits, in bytes
 
 double mean(const std::vector<double> &values) {
     double sum = 0;
@@ -15,24 +15,26 @@ double mean(const std::vector<double> &values) {
     return values.empty() ? 0 : sum / static_cast<double>(values.size());
 }
 
-// `texts`: number of texts that are scored side by side.
+// Throws Error(input) if the logits of `tokens` tokens need more than most_logits bytes. `texts` is
+// the number of texts that are scored at the same time.
 void require_room_for_logits(const std::string &task, size_t tokens, size_t vocab, size_t texts) {
     if (tokens * vocab * sizeof(float) > most_logits)
-        throw_error(
-            ErrorKind::input,
-            "task '{}': {} scored tokens of a vocabulary of {} take more than {} MiB of logits; "
-            "lower 'score'{}",
-            task, tokens, vocab, most_logits >> 20, texts > 1 ? " or 'batch'" : "");
+        throw_error(ErrorKind::input,
+                    "task '{}': the logits of {} scored tokens with a vocabulary of {} take more "
+                    "than {} MiB; "
+                    "lower 'score'{}",
+                    task, tokens, vocab, most_logits >> 20, texts > 1 ? " or 'batch'" : "");
 }
 
-// All tokens but the last, because the token after the last one is not known.
+// The tokens that the model reads: all but the last. The last token is only scored, because the
+// token after it is not known.
 std::span<const int32_t> feed_of(const Unit &unit) {
     return std::span(unit.continuation).first(unit.continuation.size() - 1);
 }
 
 } // namespace
 
-// A text during its scoring.
+// A text that is being scored.
 struct Continuations::Scored {
     Scored(Arms &arms, size_t run, const Member &of, Arms::Opened behind)
         : member(of), opened(std::move(behind)), session(*opened.session), feed(feed_of(of.unit)),
@@ -42,7 +44,7 @@ struct Continuations::Scored {
     Arms::Opened opened;
     Session &session;
     std::span<const int32_t> feed;
-    size_t at = 0; // tokens of `feed` that were taken in
+    size_t at = 0; // number of tokens of `feed` that the model has read
     bool draws = false;
     std::optional<KeepMap> map;
     TimelineNotes notes;
@@ -50,7 +52,7 @@ struct Continuations::Scored {
     std::vector<double> nll, kld, top1;
 };
 
-// Does a later run need the reference's logits?
+// True if a later run needs the reference's logits.
 bool Continuations::wants_logits(const Place &place, std::span<const Member> members) const {
     return std::any_of(
         context_.experiment.runs.begin(), context_.experiment.runs.end(), [&](const Run &other) {
@@ -76,7 +78,8 @@ void check_room_for_logits(const PlannedTask &task, Arms &arms) {
     }
 }
 
-// For the reference: makes room for its logits. For another run: checks that their shape fits.
+// For the reference: makes room for its logits. For another run: checks that the reference's logits
+// have the right shape.
 void Continuations::make_room_for_logits(const Place &place, size_t run,
                                          std::span<const Member> members) {
     const auto vocab = static_cast<size_t>(context_.arms.pipeline(run).model().vocab_size);
@@ -87,7 +90,8 @@ void Continuations::make_room_for_logits(const Place &place, size_t run,
         if (run != 0 && (reference_logits_.size() != members.size() ||
                          reference_logits_[member.index].size() != wanted))
             throw_error(ErrorKind::input,
-                        "arm '{}': its model has {} tokens, the reference's another number",
+                        "arm '{}': the vocabulary has {} tokens, but the reference's has another "
+                        "size; use a model with the reference's vocabulary",
                         place.arm, vocab);
     }
     require_room_for_logits(place.task, tokens, vocab, members.size());
@@ -130,7 +134,7 @@ void Continuations::run(const PlannedTask &task, const Place &place, size_t run,
         size_t n = 1;
         if (task.one_by_one) {
             context_.take_in(task, place, run, sessions, ids, items, SessionBatch::Read::logits);
-        } else { // one text at a time
+        } else { // scores one text at a time
             Scored &text = *taking.front();
             n = std::min<size_t>(
                 text.feed.size() - text.at,
@@ -148,7 +152,7 @@ void Continuations::run(const PlannedTask &task, const Place &place, size_t run,
     }
 }
 
-// Takes the logits of the last n tokens.
+// Takes the logits of the last n tokens that the model has read.
 void Continuations::take_rows(Scored &s, size_t n, bool is_reference) {
     const auto vocab = static_cast<size_t>(s.session.pipeline().model().vocab_size);
     const std::span<const float> rows = s.session.logits();

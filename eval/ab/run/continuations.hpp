@@ -7,15 +7,16 @@
 
 namespace keel::ab {
 
-// Scores how well an arm predicts the text after a prompt. Documents run one after the other, or
-// several side by side. The reference must run first, because the other runs are compared with its
-// logits.
+// Scores how well an arm predicts the text after a prompt. Texts run one after the other, or
+// several at the same time in a batch. The reference must run first, because the other runs are
+// compared with its logits.
 class Continuations {
   public:
     explicit Continuations(ItemContext &context) : context_(context) {}
     ~Continuations();
 
-    // New members begin: drops the reference's logits.
+    // Call this before the first run of new members. It drops the reference's logits of the old
+    // ones.
     void begin() { reference_logits_.clear(); }
     void run(const PlannedTask &task, const Place &place, size_t run,
              std::span<const Member> members);
@@ -28,13 +29,13 @@ class Continuations {
     void write_scores(const Place &place, Scored &scored);
 
     ItemContext &context_;
-    // Of the current members, [scored, vocab] each.
+    // The reference's logits for each current member, [scored tokens, vocab].
     std::vector<std::vector<float>> reference_logits_;
 };
 
-// Throws Error(input) if the reference's logits of a batch need too much memory. It is called
-// before the first measurement. Otherwise a later batch could end an experiment after hours, and
-// its results could not be continued with another `batch`.
+// Throws Error(input) if the reference's logits of a batch would need too much memory. The function
+// is called before the first measurement. If the error came only at a later batch, the experiment
+// could end after hours, and its results could not be continued with another `batch`.
 void check_room_for_logits(const PlannedTask &task, Arms &arms);
 
 } // namespace keel::ab

@@ -11,11 +11,12 @@ std::vector<int32_t> any_tokens(int64_t n) {
 
 } // namespace
 
-// Documents that run side by side, and the time of each run for them.
+// Documents that run at the same time, with the time that each run takes for them.
 struct CostProbe::Sample {
-    size_t first = 0, count = 0;               // documents
-    double units = 0, tokens = 0, answers = 0; // tokens: of the units' prompts
-    std::vector<Pace> paces;                   // [runs]; empty: not measured
+    size_t first = 0, count = 0; // documents
+    // tokens: number of tokens in the units' prompts
+    double units = 0, tokens = 0, answers = 0;
+    std::vector<Pace> paces; // [runs]; empty: not measured
     double length() const { return tokens / std::max(units, 1.0); }
 };
 
@@ -56,7 +57,7 @@ void CostProbe::measure(const PlannedTask &task, Protocol protocol, Sample &samp
 
 std::vector<double> CostProbe::estimate(const PlannedTask &task, Protocol protocol,
                                         size_t documents) {
-    // patience: seconds. If the longest prompt took longer, the shortest is not measured.
+    // patience: if the longest prompt takes more seconds than this, the shortest is not measured.
     constexpr double patience = 30, same_length = 1.05;
     context_.arms.keep_prompts(task.at_once);
     std::vector<Sample> all = samples(task, protocol, documents);
@@ -87,7 +88,7 @@ std::vector<double> CostProbe::estimate(const PlannedTask &task, Protocol protoc
             if (run.is_rerun && sample.first >= first_reruns) continue;
             sum += sample.units * reading(sample.length()) + sample.answers * behind;
         }
-        // The reference's second run takes only the first documents.
+        // The reference's second run takes only the first documents, so its time is not scaled.
         const double scale = run.is_rerun ? 1
                                           : static_cast<double>(task.documents) /
                                                 static_cast<double>(documents) *

@@ -6,20 +6,23 @@
 
 namespace keel::ab {
 
-// Estimates how long an experiment takes: every run takes some of the documents.
+// Estimates how long an experiment takes. For this, it takes some of the documents through every
+// run.
 class CostProbe {
   public:
     CostProbe(ItemContext &context, DocumentRunner &documents)
         : context_(context), documents_(documents) {}
 
-    // Warms up each pipeline. Its first tokens take longer, because weights are read, memory is
-    // touched and kernels are compiled.
+    // Runs each pipeline once before the measurement. The first tokens of a pipeline take longer,
+    // because weights are read, memory is touched and kernels are compiled.
     void warm_up();
-    // Estimates the seconds of each run for a task; the result is [runs]. The time for reading
-    // depends on the length of prompts: it is interpolated between the longest and the shortest of
-    // the first `documents` documents. The remaining time is proportional to the number of answers.
+    // Estimates the seconds of each run for a task. The result is [runs]. The time to read a prompt
+    // depends on its length. It is measured for the longest and the shortest of the first
+    // `documents` documents, and interpolated for the others. The remaining time is proportional to
+    // the number of answers.
     std::vector<double> estimate(const PlannedTask &task, Protocol protocol, size_t documents);
-    // The same for a speed task: one prompt of each depth, and some steps after it.
+    // Like estimate(), for a speed task. Measures one prompt of each depth, and some decode steps
+    // after it.
     std::vector<double> estimate_speed(const PlannedTask &task);
 
   private:

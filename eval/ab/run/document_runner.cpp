@@ -30,15 +30,15 @@ void DocumentRunner::run_members(const PlannedTask &task, const std::string &pro
         if (member.unit.split_changes_tokens && member.document == 0)
             results.write_once(
                 Warning{"", "", protocol, task.task->name,
-                        "context and question have other tokens apart than together; they are "
-                        "taken apart"});
+                        "context and question have other tokens if they are encoded as one text; "
+                        "the experiment encodes them separately"});
     }
     continuations_.begin();
     uint64_t done = 0;
     for (size_t r = 0; r < context_.experiment.runs.size(); ++r) {
         const Run &run = context_.experiment.runs[r];
         for (const uint64_t seed : run.seeds) {
-            // A cost is measured with one seed, because all seeds take the same time.
+            // The measurement of the cost takes one seed, because all seeds take the same time.
             if (!results.is_open() && seed != run.seeds.front()) continue;
             const Place place = {run.arm, run.budget, protocol, task.task->name, seed};
             if (run.is_rerun && !results.reruns(place, members.front().first)) continue;
@@ -71,9 +71,10 @@ void DocumentRunner::warn_of_short_answers(const PlannedTask &task) {
             if (std::none_of(unit.questions.begin(), unit.questions.end(), is_short)) continue;
             context_.results.write_once(Warning{
                 "", "", protocol_name(Protocol::whole_prompt), task.task->name,
-                "there are expected answers of one token: under whole_prompt the first token was "
-                "read before anything was evicted, so these say nothing about a policy; ask them "
-                "under question_blind or query_aware"});
+                "some expected answers have only one token; under whole_prompt, the model chooses "
+                "the first token before the eviction, so these answers do not measure the policy; "
+                "use "
+                "question_blind or query_aware for them"});
             return;
         }
     }

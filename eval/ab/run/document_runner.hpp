@@ -9,16 +9,18 @@
 
 namespace keel::ab {
 
-// Takes documents of a task through all runs, with all their seeds. A run whose items are finished
-// is skipped.
+// Takes the documents of a task through all runs with all their seeds. Skips the runs of a document
+// whose items are finished.
 class DocumentRunner {
   public:
     DocumentRunner(ItemContext &context, RunProgress &progress)
         : context_(context), progress_(progress), questions_(context), continuations_(context) {}
 
-    // Runs `count` documents from `first` on. Each step takes at most task.at_once of their units.
+    // Runs `count` documents, beginning with document `first`. At most task.at_once units (prompts)
+    // take steps together.
     void run(const PlannedTask &task, Protocol protocol, size_t first, size_t count);
-    // Warns of answers of one token. Under whole_prompt they are computed before the eviction.
+    // Writes a warning if some expected answers have only one token. Under the protocol
+    // whole_prompt, this token is computed before the eviction.
     void warn_of_short_answers(const PlannedTask &task);
 
   private:

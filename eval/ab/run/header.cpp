@@ -44,15 +44,16 @@ Header make_header(const Experiment &experiment, const RunOptions &options, Arms
         {"decoding", "greedy"}};
     if (const std::string split = p.engine().split.text(); !split.empty())
         h.facts.emplace_back(
-            "layers", fmt::format("{}. Keep maps number only the policy's layers ({}), from 0",
-                                  split, fmt::join(p.engine().split.numbers(), ", ")));
+            "layers",
+            fmt::format("{}; keep maps contain only the policy's layers ({}), numbered from 0",
+                        split, fmt::join(p.engine().split.numbers(), ", ")));
     const bool asks = std::any_of(tasks.begin(), tasks.end(),
                                   [](const PlannedTask &t) { return t.has_questions(); });
     if (asks) h.facts.emplace_back("prompts", experiment.form.description());
     for (const PlannedTask &t : tasks) {
         if (t.items && !t.has_questions())
-            h.facts.emplace_back(t.task->name, t.one_by_one ? "scored token by token"
-                                                            : "scored many tokens at a time");
+            h.facts.emplace_back(t.task->name, t.one_by_one ? "scored in steps of one token"
+                                                            : "scored in steps of many tokens");
     }
     if (h.batch > 1) h.facts.emplace_back("documents at once", fmt::format("{}", h.batch));
     return h;

@@ -6,7 +6,7 @@
 
 namespace keel::ab {
 
-// The header of the results: RunOptions::header, and all that describes this run.
+// Makes the header of the results: RunOptions::header, with all facts that describe this run added.
 Header make_header(const Experiment &experiment, const RunOptions &options, Arms &arms,
                    std::span<const PlannedTask> tasks);
 

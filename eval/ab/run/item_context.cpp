@@ -14,8 +14,8 @@ double steady_seconds() {
 
 Error error_at(const Place &place, const std::string &item, ErrorKind kind,
                const std::string &what) {
-    return {kind, fmt::format("task '{}': arm '{}' at {}, item {}: {}", place.task, place.arm,
-                              place.budget, item, what)};
+    return {kind, fmt::format("task '{}': arm '{}' at budget {}, item {}: {}", place.task,
+                              place.arm, place.budget, item, what)};
 }
 
 Arms::Opened ItemContext::open(size_t run, uint64_t seed, const Member &member) {

@@ -13,16 +13,16 @@
 
 namespace keel::ab {
 
-// Seconds of a monotonic clock.
+// Returns the seconds of a monotonic clock.
 double steady_seconds();
 
-// Seconds of a run: `reading` for reading prompts, `all` in total.
+// Seconds of a run: `reading` is the time for reading prompts, `all` the total time.
 struct Pace {
     double reading = 0, all = 0;
 };
 
-// Shared by all items of a run: the arms, the results and the times. It opens sessions after their
-// prompt, and takes decode steps of several sessions.
+// Data that all items of a run share: the arms, the results and the times. Also opens sessions that
+// have read their prompt, and takes decode steps of several sessions.
 struct ItemContext {
     const Experiment &experiment;
     const RunOptions &options;
@@ -30,21 +30,23 @@ struct ItemContext {
     Results &results;
     std::vector<Pace> paces = std::vector<Pace>(experiment.runs.size()); // [runs]
 
-    // A session that has read the member's prompt. The time counts as reading.
+    // Opens a session that has read the member's prompt. Counts the time as reading time.
     Arms::Opened open(size_t run, uint64_t seed, const Member &member);
-    // One decode step of each session. `items`: the names of their items, for messages. Throws the
-    // error of the first session that fails.
+    // Takes one decode step in each session. `items` has the names of their items, for messages.
+    // Throws the error of the first session that fails.
     void take_in(const PlannedTask &task, const Place &place, size_t run,
                  std::span<Session *const> sessions, std::span<const int32_t> ids,
                  std::span<const std::string *const> items, SessionBatch::Read read);
-    // Are maps and timelines recorded for this document?
+    // True if the run records keep maps and timelines for this document.
     bool draws(const Place &place, size_t run, size_t document) const;
 };
 
+// Makes an error whose message begins with the task, the arm and the item.
 Error error_at(const Place &place, const std::string &item, ErrorKind kind,
                const std::string &what);
 
-// After the prompt, an error that memory is full gets the names of the arm and the item.
+// Runs `action`. If it throws Error(resource) (memory is full), adds the names of the arm and the
+// item.
 template <typename Action>
 auto at_arm(const Place &place, const std::string &item, Action &&action) {
     try {

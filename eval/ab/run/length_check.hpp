@@ -4,8 +4,8 @@
 
 namespace keel::ab {
 
-// Finds prompts that are too long for an arm before the first item runs. An arm that keeps all must
-// also hold the answer. Throws Error(input) with the task's place.
+// Checks before the first item that no prompt is too long for an arm. An arm that evicts nothing
+// must also have room for the answer. Throws Error(input) with the task's place.
 void check_lengths(const std::vector<PlannedTask> &tasks, const Experiment &experiment, Arms &arms);
 
 } // namespace keel::ab

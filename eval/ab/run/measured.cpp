@@ -20,7 +20,7 @@ std::optional<KeepMap> read_keep_map(Session &session, int64_t prompt_tokens) {
                     kept[static_cast<size_t>(position * n / prompt_tokens)] += 1;
             }
             for (int64_t b = 0; b < n; ++b) {
-                // Positions p with p * n / tokens == b.
+                // The positions p for which p * n / tokens is b.
                 const int64_t begin = (b * prompt_tokens + n - 1) / n,
                               end = ((b + 1) * prompt_tokens + n - 1) / n;
                 map.bins.push_back(end > begin

@@ -8,23 +8,24 @@
 #include <utility>
 #include <vector>
 
-// What is measured on a session while it gives an item's numbers.
+// Measures the memory and the evictions of a session while it processes an item.
 namespace keel::ab {
 
-// The memory of a session while it is measured: means over the steps that give numbers.
+// Measures the memory of a session: the means over all calls of sample().
 class Measured {
   public:
-    // `session` is that of `opened`, or a copy of it.
+    // `session` is opened.session, or a copy of it.
     Measured(Arms &arms, size_t run, Session &session, const Arms::Opened &opened)
         : arms_(arms), run_(run), session_(session), opened_policy_bytes_(opened.policy_bytes),
           peak_(std::max(opened.peak_bytes, opened.session->held_peak_bytes())) {
-        // The counters of a copy begin at 0, so those of the original are added.
+        // The counters of a copy begin at 0, so the counters of the original are added.
         const CacheManager &before = opened.session->cache();
         if (&session == opened.session.get()) return;
         evictions_before_ = before.evictions();
         eviction_us_before_ = before.eviction_us();
     }
 
+    // Call this after each step that counts.
     void sample() {
         const uint64_t policy = policy_bytes(), bytes = session_.kv_bytes() + policy;
         bytes_ += static_cast<double>(bytes);
@@ -66,14 +67,14 @@ class Measured {
     size_t run_;
     Session &session_;
     uint64_t opened_policy_bytes_;
-    uint64_t peak_; // of cache plus policy
+    uint64_t peak_; // peak of the bytes of cache and policy data
     double bytes_ = 0, policy_ = 0, full_ = 0, own_full_ = 0, kept_ = 0;
     uint64_t samples_ = 0;
     uint64_t evictions_before_ = 0;
     double eviction_us_before_ = 0;
 };
 
-// Records a session's cache after each step.
+// Records the state of a session's cache after each step.
 class TimelineNotes {
   public:
     TimelineNotes(std::vector<Arms::Note> notes, Session &session)
@@ -99,8 +100,8 @@ class TimelineNotes {
     uint64_t evicted_;
 };
 
-// The positions of the prompt that the cache still holds. Returns nothing if keys were rotated to
-// other positions, because these do not show which tokens stayed.
+// Returns which positions of the prompt the cache still holds. Returns nullopt if keys were rotated
+// to other positions, because then the positions do not show which tokens stayed.
 std::optional<KeepMap> read_keep_map(Session &session, int64_t prompt_tokens);
 
 } // namespace keel::ab

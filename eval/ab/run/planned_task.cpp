@@ -30,14 +30,14 @@ PlannedTask plan_task(const Task &task, const Experiment &experiment, const RunO
     const std::string &at = t.longest.whole_at;
     if (t.longest.whole > context)
         throw_at(task.where, ErrorKind::input,
-                 "task '{}': {}prompts with their answers have up to {} tokens, the full cache "
-                 "holds {} (model.context); ask for shorter ones",
+                 "task '{}': {}prompts with their answers have up to {} tokens, but the full cache "
+                 "holds {} (model.context); use shorter prompts, or a larger model.context",
                  task.name, at.empty() ? at : at + ": ", t.longest.whole, context);
     return t;
 }
 
-// A batch is for tokens that are taken in one by one. Throws if no task has such tokens. Names the
-// tasks that do not have them.
+// Checks the experiment's `batch`. A batch needs tokens that are read one by one, in decode steps.
+// Throws Error(input) if no task has them. Otherwise reports the tasks without them.
 void check_batch(const std::vector<PlannedTask> &tasks, const Config &c,
                  const RunOptions &options) {
     if (c.batch == 1) return;
@@ -45,21 +45,21 @@ void check_batch(const std::vector<PlannedTask> &tasks, const Config &c,
     for (const PlannedTask &t : tasks) {
         if (t.at_once > 1) continue;
         others.push_back(
-            t.items ? fmt::format("'{}' takes in many tokens at a time, which reads the weights "
-                                  "once for all of them already",
+            t.items ? fmt::format("'{}' reads many tokens in each step, so it already reads the "
+                                  "weights once for all of them",
                                   t.task->name)
                     : fmt::format("'{}' measures one sequence", t.task->name));
     }
     if (others.size() == tasks.size())
         throw_error(
             ErrorKind::input,
-            "{}batch: {} documents at once are for tasks that take in tokens one by one (answers; "
-            "continuations where an arm evicts while text is written), and there is none: {}; "
-            "leave it out",
+            "{}batch: expected a task that reads tokens one by one (answers, or continuations if "
+            "an "
+            "arm evicts during decode), because batch is {}; found none: {}; remove 'batch'",
             c.file.empty() ? "" : c.file.string() + ": ", c.batch, fmt::join(others, "; "));
     if (!options.say) return;
     for (const std::string &other : others)
-        options.say(fmt::format("batch: {}: it takes one document at a time", other));
+        options.say(fmt::format("batch: {}; it runs one document at a time", other));
 }
 
 } // namespace

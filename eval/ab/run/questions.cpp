@@ -6,7 +6,7 @@
 namespace keel::ab {
 namespace {
 
-// Returns the most likely token after the question.
+// Reads the tokens of a question. Returns the most likely next token.
 int32_t read_question(Session &session, std::span<const int32_t> ids) {
     if (!session.take_in(ids)) throw_error(ErrorKind::runtime, "cancelled");
     return session.greedy();
@@ -14,7 +14,7 @@ int32_t read_question(Session &session, std::span<const int32_t> ids) {
 
 } // namespace
 
-// A question during its answer.
+// A question that is being answered.
 struct Questions::Asked {
     Asked(Arms &arms, size_t run, const Member &of, const Question &asked,
           const std::shared_ptr<Arms::Opened> &opened, std::unique_ptr<Session> own)
@@ -24,7 +24,7 @@ struct Questions::Asked {
 
     const Member &member;
     const Question &question;
-    // NULL if the question is asked in a copy, which does not need the original.
+    // The session that was copied for this question. NULL if the copy does not need the original.
     std::shared_ptr<Arms::Opened> original;
     std::unique_ptr<Session> copy;
     Session &session;
@@ -49,8 +49,8 @@ void Questions::run(const PlannedTask &task, const Place &place, size_t run,
         for (const Question &question : member.unit.questions) {
             const bool finished = context_.results.is_finished(place, question.item);
             is_pending = is_pending || !finished;
-            // Side by side, finished questions are answered again too, because the rows beside an
-            // answer decide how its products are rounded.
+            // In a batch, finished questions are answered again too. The reason is that the other
+            // rows of a batch affect the rounding of an answer.
             if (!finished || task.at_once > 1) wanted.push_back({&member, &question});
         }
     }
@@ -118,7 +118,7 @@ std::unique_ptr<Questions::Asked> Questions::ask(const Place &place, size_t run,
     return asked;
 }
 
-// Adds the last token to the answer. Returns false if the answer is complete.
+// Adds the last token to the answer. Returns false if the answer is then complete.
 bool Questions::look_at_answer(const PlannedTask &task, Asked &a) const {
     a.measured.sample();
     if (a.draws) a.notes.add();

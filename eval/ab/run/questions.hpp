@@ -7,16 +7,17 @@
 
 namespace keel::ab {
 
-// Asks the questions of documents, and writes an arm's answers. Documents run one after the other,
-// or several side by side.
+// Asks the questions of documents, and records an arm's answers. Documents run one after the other,
+// or several at the same time in a batch.
 class Questions {
   public:
     explicit Questions(ItemContext &context) : context_(context) {}
     ~Questions();
 
-    // Each question finds the cache as it was after the prompt. It is asked in a copy of the
-    // session. With kv.max_mib copies would share one limit, so the prompt is read again for each
-    // question. If documents run side by side, task.at_once questions are answered together.
+    // Each question finds the cache as it was after the prompt, because it is asked in a copy of
+    // the session. With kv.max_mib, the copies would share one limit; so the prompt is read again
+    // for each question. If documents run in a batch, task.at_once questions are answered at the
+    // same time.
     void run(const PlannedTask &task, const Place &place, size_t run,
              std::span<const Member> members);
 

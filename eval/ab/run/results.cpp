@@ -19,7 +19,7 @@ std::string item_key(const Place &place, const std::string &item) {
 
 std::string task_key(const Place &place) { return place.task + "\n" + place.protocol; }
 
-// Does the folder have files, but none of an experiment? Then it is a user's own folder.
+// True if the folder has files, but none of an experiment. Then it is not a results folder.
 bool is_foreign(const fs::path &folder) {
     bool has_files = false;
     std::error_code error;
@@ -44,12 +44,13 @@ void Results::make_folder() const {
     std::error_code error;
     fs::create_directories(folder, error);
     if (error || !fs::is_directory(folder, error))
-        throw_error(ErrorKind::usage, "{}: cannot be made a folder: {}",
+        throw_error(ErrorKind::usage, "{}: cannot create this folder: {}",
                     printable(folder.string(), 300),
-                    error ? error.message() : "there is something else of that name");
+                    error ? error.message() : "a file with this name exists");
     if (is_foreign(folder))
         throw_error(ErrorKind::usage,
-                    "{}: holds files, but no experiment's results; choose a new or empty folder "
+                    "{}: the folder has files, but no results of an experiment; choose a new or "
+                    "empty folder "
                     "with --output",
                     printable(folder.string(), 300));
 }
@@ -61,9 +62,9 @@ void Results::lock() {
         experiment_.config.output / ("." + options_.shard.file_name() + ".lock"), false);
 }
 
-// Returns the most documents of each task in the run that wrote the existing results; 0 if it took
-// all, or if there are none. Throws Error(usage) if this run would compute only a part of a batch
-// whose results may exist already.
+// Returns the --items of the run that wrote the existing results. Returns 0 if that run had no
+// --items, or if there are no results. Throws Error(usage) if this run would compute only a part of
+// a batch whose results may exist already.
 uint64_t Results::check_items(std::span<const PlannedTask> tasks) const {
     std::error_code error;
     if (!options_.resume || experiment_.config.batch == 1 || !fs::exists(file(), error)) return 0;
@@ -71,27 +72,27 @@ uint64_t Results::check_items(std::span<const PlannedTask> tasks) const {
     try {
         before = read_header(file()).items;
     } catch (const Error &) {
-        return 0; // Writer reports the error, if it is one
+        return 0; // if this is an error, Writer reports it
     }
     const auto now = static_cast<uint64_t>(options_.items);
     for (const PlannedTask &t : tasks) {
         const bool is_cut =
             t.at_once > 1 && now > 0 && now < t.items->documents() && now % t.at_once != 0;
         if (is_cut && (before == 0 || before > now))
-            throw_error(
-                ErrorKind::usage,
-                "--items {}: {} holds results of more documents, and a part of a batch may round "
-                "otherwise than the whole; expected a multiple of {}, or another output",
-                now, printable(file().string(), 300), t.at_once);
+            throw_error(ErrorKind::usage,
+                        "--items {}: {} has results of more documents, and the numbers of a part "
+                        "of a batch may "
+                        "be rounded differently; expected a multiple of {}, or another --output",
+                        now, printable(file().string(), 300), t.at_once);
     }
     return before;
 }
 
-// Items of a last batch that was measured with fewer documents, because `--items` cut it short.
-// With more documents in the batch now, the numbers may be rounded differently.
+// Returns the items of the last batch, if `--items` shortened this batch when it was measured. With
+// more documents in the batch now, the numbers may be rounded differently.
 std::set<std::string> Results::cut_short(std::span<const PlannedTask> tasks,
                                          uint64_t items_before) const {
-    std::set<std::string> names; // "TASK\nITEM"
+    std::set<std::string> names; // each name is "TASK\nITEM"
     for (const PlannedTask &t : tasks) {
         const size_t first = t.at_once * (items_before / t.at_once), end = first + t.at_once;
         if (t.at_once == 1 || first == items_before || std::min(end, t.documents) == items_before ||
@@ -110,8 +111,8 @@ std::set<std::string> Results::cut_short(std::span<const PlannedTask> tasks,
     return names;
 }
 
-// The finished items in the existing results. Items with missing numbers, and items of a batch that
-// was cut short, are removed from the file and computed again.
+// Returns the finished items in the existing results. Removes items with missing numbers and items
+// of a shortened batch from the file, so that they are computed again.
 std::set<std::string> Results::finished_items(std::span<const PlannedTask> tasks,
                                               uint64_t items_before) {
     const std::set<std::string> cut = cut_short(tasks, items_before);
@@ -158,7 +159,7 @@ void Results::check(std::span<const PlannedTask> tasks, const Header &header) co
 void Results::open(std::span<const PlannedTask> tasks, const Header &of_run) {
     std::error_code error;
     if (options_.shard.count > 1) {
-        // The last shard writes the merged results there. So the existing file is checked now.
+        // The last shard writes the merged results to `whole`. So the existing file is checked now.
         const fs::path whole = experiment_.config.output / Shard{}.file_name();
         if (fs::exists(whole, error)) require_same_experiment(whole, read_header(whole), of_run);
         reopen_shard(experiment_.config.output, options_.shard);
@@ -166,21 +167,22 @@ void Results::open(std::span<const PlannedTask> tasks, const Header &of_run) {
     const bool exists = fs::exists(file(), error);
     const uint64_t items_before = check_items(tasks); // before the writer replaces the header
     if (exists && !options_.resume) {
-        read_header(file()); // throws if it is no results file, so no other file is deleted
+        read_header(file()); // throws if the file has no results; so other files are never deleted
         fs::remove(file(), error);
     }
-    // The old number of items stays in the header until the items of a batch that was cut short are
-    // removed. So a run after a crash finds and removes them too.
+    // The header keeps the old number of items until the items of a shortened batch are removed
+    // from the file. So if this process crashes before that, the next run finds and removes these
+    // items too.
     Header header = of_run;
     if (experiment_.config.batch > 1 && exists && options_.resume) header.items = items_before;
     writer_ = std::make_unique<Writer>(file(), header, Writer::Mode::resume);
     if (exists && options_.resume) {
         finished_ = finished_items(tasks, items_before);
         if (options_.say && !finished_.empty())
-            options_.say(fmt::format("going on in {}: {} items were measured before",
+            options_.say(fmt::format("continuing {}: {} items are already measured",
                                      printable(experiment_.config.output.string(), 200),
                                      finished_.size()));
-        // finished_items() may have replaced the file. Now the header becomes that of this run.
+        // finished_items() may have replaced the file. Now the file gets the header of this run.
         writer_ = std::make_unique<Writer>(file(), of_run, Writer::Mode::resume);
     }
     if (options_.shard.index == 1)
@@ -195,7 +197,7 @@ bool Results::reruns(const Place &place, size_t document) const {
     return document < first_reruns || differing_.contains(task_key(place));
 }
 
-// Compares the number of the reference's second run with that of the first.
+// Compares the value of the reference's second run with the value of its first run.
 void Results::note_value(const Item &item) {
     const bool again = item.arm == experiment_.config.reference + std::string(rerun_suffix);
     if (!again && item.arm != experiment_.config.reference) return;

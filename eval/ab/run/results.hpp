@@ -12,11 +12,12 @@
 
 namespace keel::ab {
 
-// The reference's second run takes at least the first documents of each task, this many.
+// The reference's second run takes at least this many documents of each task, from the first on.
 inline constexpr size_t first_reruns = 8;
 
-// The file of results that this process writes, and the items that it already has. Before open()
-// nothing is finished, and records are dropped: that is how a cost is measured.
+// Manages the file of results that this process writes, and knows the items that are finished.
+// Before open(), no item is finished, and all records are dropped; a measurement of the cost uses
+// this state.
 class Results {
   public:
     // `experiment` and `options` must outlive this object.
@@ -24,28 +25,30 @@ class Results {
         : experiment_(experiment), options_(options) {}
 
     std::filesystem::path file() const;
-    // Creates the folder and locks the results. Two processes that write the same items would not
-    // see each other's results, and would delete each other's logs. Throws Error(usage) if another
-    // process has the lock, or if the folder is a user's own.
+    // Creates the folder and locks the results. The lock is needed because two processes that write
+    // the same items would not see each other's results, and would delete each other's logs. Throws
+    // Error(usage) if another process has the lock, or if the folder has files but no results.
     void lock();
-    // Throws the errors that open() would throw because of existing results.
+    // Throws the errors that open() would throw for the existing results. Changes nothing.
     void check(std::span<const PlannedTask> tasks, const Header &header) const;
-    // Begins or continues the file. Items that are not complete are removed from it.
+    // Begins or continues the file of results. Removes items that are not complete.
     void open(std::span<const PlannedTask> tasks, const Header &header);
     bool is_open() const { return writer_ != nullptr; }
 
     bool is_finished(const Place &place, const std::string &item) const;
-    // Does the reference's second run take this document? The first documents show whether the
-    // reference repeats itself exactly. If it does not, it runs again on all documents, to measure
-    // the differences.
+    // True if the reference's second run takes this document. The first documents show whether the
+    // reference repeats its numbers exactly. If it does not, the second run takes all documents, to
+    // measure the differences.
     bool reruns(const Place &place, size_t document) const;
 
     template <typename Record> void write(const Record &record) {
         if (writer_) writer_->write(record);
     }
     void write_item(const Item &item);
-    void write_once(const Warning &warning);      // not if the results have this warning already
-    uint64_t written() const { return written_; } // items
+    // Writes the warning, unless the results already have it.
+    void write_once(const Warning &warning);
+    // The number of items that this process has written.
+    uint64_t written() const { return written_; }
 
   private:
     void make_folder() const;
@@ -57,12 +60,12 @@ class Results {
 
     const Experiment &experiment_;
     const RunOptions &options_;
-    std::unique_ptr<FileLock> lock_; // held while results are written
+    std::unique_ptr<FileLock> lock_; // held until this object is destroyed
     std::unique_ptr<Writer> writer_; // NULL before open()
     std::set<std::string> finished_;
-    std::set<std::string> warnings_;                 // lines that are in the results already
-    std::map<std::string, double> reference_values_; // of the reference's items
-    // Tasks (with protocol) in which the reference's second run gave other numbers.
+    std::set<std::string> warnings_;                 // the warnings in the results, as lines
+    std::map<std::string, double> reference_values_; // the values of the reference's items
+    // Tasks (with protocol) for which the reference's second run gave other numbers than the first.
     std::set<std::string> differing_;
     uint64_t written_ = 0;
 };

@@ -7,21 +7,24 @@
 
 namespace keel::ab {
 
-// Counts the progress of a run in documents times runs, and reports it to RunOptions::steps.
+// Counts the progress of a run, and reports it to RunOptions::steps. A step is one document in one
+// run.
 class RunProgress {
   public:
     explicit RunProgress(const RunOptions &options) : options_(options) {}
 
-    // total: documents times runs. per_document: runs, each counted once for each seed. Without
-    // this call nothing is reported.
+    // Sets the total number of steps, and the steps of each document (one for each run and seed).
+    // If this function is not called, nothing is reported.
     void expect(uint64_t total, uint64_t per_document);
-    // `documents` documents begin. They run together, one part after the other.
+    // `documents` documents begin. Their units run in one part, or in several parts one after the
+    // other.
     void begin(size_t documents);
+    // Part `part` of `parts` parts begins; `part` is from 0 to parts - 1.
     void begin_part(size_t part, size_t parts);
-    // `runs` runs of the current part are done. Throws Error(runtime) "cancelled" after
-    // HostServices::request_cancel, and the errors of RunOptions::steps.
+    // Reports that `runs` runs of the current part are done. Throws Error(runtime) "cancelled"
+    // after HostServices::request_cancel, and all errors of RunOptions::steps.
     void step(uint64_t runs) const;
-    // A run of the current part was on disk already.
+    // Reports that a run of the current part was finished by an earlier process.
     void found();
     void end();
 
@@ -29,11 +32,11 @@ class RunProgress {
     const RunOptions &options_;
     bool reports_ = false;
     uint64_t done_ = 0, total_ = 0, per_document_ = 0;
-    double found_ = 0; // the part of done_ that was on disk when this run began
-    uint64_t before_ = 0, documents_ = 1, part_ = 0, parts_ = 1; // of the current documents
+    double found_ = 0; // the part of done_ that an earlier process finished
+    uint64_t before_ = 0, documents_ = 1, part_ = 0, parts_ = 1; // for the current documents
 };
 
-// Throws Error(runtime) "cancelled" after HostServices::request_cancel.
+// Throws Error(runtime) "cancelled" if HostServices::request_cancel was called.
 void check_cancelled(const RunOptions &options);
 
 } // namespace keel::ab

@@ -15,7 +15,7 @@ Runner::Runner(const Experiment &experiment, const RunOptions &options)
     : experiment_(experiment), options_(options), results_(experiment, options_) {
     const Config &c = experiment.config;
     const bool logs = c.eviction_logs && !options.cost_only;
-    if (logs) results_.lock(); // before the arms check whether their logs can be written
+    if (logs) results_.lock(); // before the constructor of Arms checks that it can write logs
     Arms::Options of_arms;
     of_arms.host = options.host;
     of_arms.progress = options.loading;
@@ -31,9 +31,9 @@ Runner::Runner(const Experiment &experiment, const RunOptions &options)
 
 Runner::~Runner() = default;
 
-// Does this process's shard take the documents that run together with `document`?
+// True if this process's shard takes the batch of documents to which `document` belongs.
 bool Runner::takes(const PlannedTask &task, size_t document) const {
-    // Arms take turns on one machine. Times of two machines could not be compared.
+    // Speed tasks run only in shard 1, because times of two machines cannot be compared.
     if (!task.items) return options_.shard.index == 1;
     return options_.shard.takes(document / task.at_once);
 }
@@ -99,14 +99,14 @@ Cost Runner::cost() {
     const double begin = steady_seconds();
     probe.warm_up();
     for (const PlannedTask &task : tasks_) {
-        // `whole`: at least `few` documents, in whole batches.
+        // whole: `few` documents, rounded up to whole batches
         const size_t whole = (few + task.at_once - 1) / task.at_once * task.at_once,
                      sampled = std::min(task.documents, whole);
         cost.counted_by_sample = cost.counted_by_sample || (task.items && sampled < task.documents);
         for (const Protocol protocol : protocols_of(task, experiment_.config)) {
             const std::string name = protocol_of(task, protocol);
             if (options_.say)
-                options_.say(fmt::format("measuring {}{}", task.task->name,
+                options_.say(fmt::format("estimating the time of {}{}", task.task->name,
                                          name.empty() ? "" : " (" + name + ")"));
             Cost::Row row = count_work(task, protocol, sampled, experiment_, *arms_);
             const std::vector<double> seconds =
@@ -124,7 +124,7 @@ Cost Runner::cost() {
     cost.run_seconds.front() += cost.run_seconds.back();
     cost.run_seconds.pop_back();
     cost.measured_seconds = steady_seconds() - begin;
-    // A shard takes its share of the documents, of all arms and tasks.
+    // Each shard takes its share of the documents for all arms and tasks.
     cost.seconds /= options_.shard.count;
     for (double &seconds : cost.run_seconds) seconds /= options_.shard.count;
     for (Cost::Row &row : cost.rows) row.seconds /= options_.shard.count;

@@ -12,10 +12,11 @@
 
 namespace keel::ab {
 
-// Runs an experiment's items through all arms, and writes each number at once. The numbers of an
-// item do not depend on earlier items, on the shard, or on interruptions. If documents take steps
-// together, the numbers depend on the documents in the batch. So the documents' numbers decide the
-// batches, shards take whole batches, and an interrupted batch is computed again as a whole.
+// Runs an experiment's items through all arms, and writes each number immediately. Without `batch`,
+// the numbers of an item do not depend on other items, on the shard, or on interruptions. With
+// `batch`, documents take steps together, and the numbers depend on the documents in the batch. So
+// each document has a fixed batch, a shard takes whole batches, and an interrupted batch is
+// computed again as a whole.
 class Runner {
   public:
     // Loads the reference and creates the output folder. `experiment` must outlive this object.
@@ -24,13 +25,14 @@ class Runner {
     Runner(const Runner &) = delete;
     Runner &operator=(const Runner &) = delete;
 
-    // Measures on some documents, so it takes as long as they do. Writes nothing. Call it on a
-    // runner with RunOptions::cost_only.
+    // Estimates the time of the experiment by a measurement on some documents. Writes nothing. Call
+    // it only on a runner with RunOptions::cost_only.
     Cost cost();
-    // Throws the errors of callbacks, and Error(runtime) "cancelled" after
-    // HostServices::request_cancel. Finished results stay on disk.
+    // Runs the experiment. Throws the errors of callbacks, and Error(runtime) "cancelled" after
+    // HostServices::request_cancel. Finished results stay on disk after an error.
     void run();
-    std::filesystem::path results() const { return results_.file(); } // this process writes it
+    // The file of results that this process writes.
+    std::filesystem::path results() const { return results_.file(); }
 
   private:
     bool takes(const PlannedTask &task, size_t document) const;
@@ -39,7 +41,7 @@ class Runner {
 
     const Experiment &experiment_;
     const RunOptions options_;
-    // It holds the lock of the folder. It is destroyed after arms_, because arms delete files.
+    // Holds the lock of the results. It is destroyed after arms_, because arms delete log files.
     Results results_;
     std::unique_ptr<Arms> arms_;
     std::vector<PlannedTask> tasks_;

@@ -43,9 +43,10 @@ FileLock::FileLock(const fs::path &path, bool wait)
     const int error = errno;
     if (fd_ >= 0) ::close(fd_);
     if (fd_ >= 0 && error == EWOULDBLOCK)
-        throw_error(ErrorKind::usage,
-                    "{}: another process is writing there; wait for it, or choose another output",
-                    path.parent_path().string());
+        throw_error(
+            ErrorKind::usage,
+            "{}: another process is writing there; wait until it ends, or choose another --output",
+            path.parent_path().string());
     throw_error(ErrorKind::runtime, "{}: cannot be locked: {}", path.string(),
                 std::strerror(error));
 }
@@ -59,7 +60,7 @@ std::string Shard::file_name() const {
 
 Shard parse_shard(std::string_view text) {
     const size_t slash = text.find('/');
-    // 0 means that the text is no number, because neither part may be 0.
+    // 0 stands for a text that is not a number, because neither number may be 0.
     const uint32_t index = whole_number(text.substr(0, slash)).value_or(0);
     const uint32_t count =
         slash == std::string_view::npos ? 0 : whole_number(text.substr(slash + 1)).value_or(0);
@@ -79,10 +80,10 @@ std::optional<Shard> shard_from_environment(const std::function<const char *(con
         if (rank_text == nullptr || size_text == nullptr) continue;
         const auto rank = whole_number(rank_text), size = whole_number(size_text);
         if (!rank || !size || *size < 1 || *rank >= *size || *size > most_shards)
-            throw_error(
-                ErrorKind::usage,
-                "{}={} and {}={} in the environment: expected a rank below the number of processes",
-                rank_name, printable(rank_text, 40), size_name, printable(size_text, 40));
+            throw_error(ErrorKind::usage,
+                        "environment variables {}={} and {}={}: expected a rank below the number "
+                        "of processes",
+                        rank_name, printable(rank_text, 40), size_name, printable(size_text, 40));
         if (*size == 1) return std::nullopt;
         return Shard{*rank + 1, *size};
     }

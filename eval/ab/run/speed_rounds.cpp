@@ -9,7 +9,7 @@
 namespace keel::ab {
 namespace {
 
-// Random tokens, because the time does not depend on their values.
+// Makes random tokens. Their values do not matter, because the time does not depend on them.
 std::vector<int32_t> random_tokens(uint64_t seed, int64_t n, int64_t vocabulary) {
     SplitMix64 draws(seed);
     std::vector<int32_t> ids;

@@ -9,22 +9,24 @@
 
 namespace keel::ab {
 
-// Runs a speed task. At each depth all runs are measured once, then again in the opposite order,
-// and so on. So a drift of the machine's speed affects all runs equally.
+// Runs a speed task. For each depth, measures all runs once, then again in the opposite order, and
+// so on. So a slow change of the machine's speed affects all runs equally.
 class SpeedRounds {
   public:
     SpeedRounds(ItemContext &context, RunProgress &progress);
     void run(const PlannedTask &task);
 
   private:
-    struct Seeded { // a run with one of its seeds
+    // A run with one of its seeds.
+    struct Seeded {
         size_t run;
         uint64_t seed;
     };
-    struct Times {                 // seconds
-        double first;              // until the first token is known
-        std::vector<double> steps; // of each decode step
-        Item memory;               // only the members that Measured fills
+    // Times in seconds.
+    struct Times {
+        double first;              // from the beginning of the prompt to the first token
+        std::vector<double> steps; // for each decode step
+        Item memory;               // has only the members that Measured::fill() sets
     };
     Times measure(const PlannedTask &task, const Seeded &run, int64_t depth, int64_t decode);
     void write(const PlannedTask &task, const Seeded &run, int64_t depth, size_t round,

@@ -6,8 +6,8 @@
 namespace keel::ab {
 namespace {
 
-// `each`: tokens in the sampled documents, which are scaled to all documents. `once`: tokens of the
-// reference's second run, which takes only the first documents, so they are not scaled.
+// `each`: tokens in the sampled documents; the sum is scaled to all documents. `once`: tokens of
+// the reference's second run; they are not scaled, because this run takes only the first documents.
 struct Sum {
     double each = 0, once = 0;
     void add(double of_each, double of_first) {
@@ -23,7 +23,7 @@ struct Sum {
 
 Cost::Row count_work(const PlannedTask &task, Protocol protocol, size_t sampled,
                      const Experiment &experiment, Arms &arms) {
-    uint64_t per_document = 0, capped = 0; // capped: runs with kv.max_mib
+    uint64_t per_document = 0, capped = 0; // number of runs; capped: those with kv.max_mib
     for (const Run &run : experiment.runs) {
         per_document += run.is_rerun ? 0 : run.seeds.size();
         capped += run.is_rerun || !run.config.kv.max_bytes() ? 0 : run.seeds.size();
@@ -43,13 +43,15 @@ Cost::Row count_work(const PlannedTask &task, Protocol protocol, size_t sampled,
         return row;
     }
     Sum prefill, decode, steps, questions;
-    double together = 0, longest = 0; // tokens of the units that take steps together
+    // together: tokens of the units that take steps together. longest: tokens of the longest of
+    // them.
+    double together = 0, longest = 0;
     size_t members = 0;
     const auto runs = static_cast<double>(per_document);
     for (size_t d = 0; d < sampled; ++d) {
         const double again = d / task.at_once * task.at_once < first_reruns ? 1 : 0;
-        // When an answer ends, the next one takes its seat. At the end the longest answer may run
-        // alone.
+        // The steps for units that run together. When an answer ends, another one takes its place
+        // in the batch. At the end, the longest answer may run alone.
         const auto part = [&] {
             const double n =
                 std::max(std::ceil(together / static_cast<double>(task.at_once)), longest);
@@ -58,8 +60,8 @@ Cost::Row count_work(const PlannedTask &task, Protocol protocol, size_t sampled,
             members = 0;
         };
         for (const Unit &unit : task.items->units(d, protocol)) {
-            // With kv.max_mib the session cannot be copied. Then each further question reads the
-            // prompt again.
+            // With kv.max_mib, the session cannot be copied. Then each further question needs
+            // another prefill of the prompt.
             const uint64_t further = unit.questions.size() > 1 ? unit.questions.size() - 1 : 0;
             const auto prompt = static_cast<double>(unit.prompt.size());
             prefill.add(prompt * static_cast<double>(arms.prefills() + capped * further),

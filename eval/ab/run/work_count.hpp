@@ -5,8 +5,8 @@
 
 namespace keel::ab {
 
-// Counts the tokens and steps of a task under all runs. If the task has items, `sampled` documents
-// are counted, and the result is scaled to all documents. `seconds` stays 0.
+// Counts the tokens and steps of a task over all runs. If the task has documents, counts only
+// `sampled` of them and scales the result to all. Cost::Row::seconds stays 0.
 Cost::Row count_work(const PlannedTask &task, Protocol protocol, size_t sampled,
                      const Experiment &experiment, Arms &arms);
 

@@ -12,7 +12,8 @@ bool is_space(char c) {
     return c == ' ' || c == '\t' || c == '\n' || c == '\r' || c == '\f' || c == '\v';
 }
 
-// Only ASCII, so that no locale matters. The scripts of the benchmarks do the same for English.
+// Changes only ASCII letters, so that the result does not depend on the locale. The scoring scripts
+// of SQuAD and LongBench do the same for English.
 std::string lower(std::string_view text) {
     std::string out(text);
     for (char &c : out) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
@@ -24,7 +25,8 @@ bool is_punctuation(char c) {
            (c >= '{' && c <= '~');
 }
 
-// SQuAD's normal form as words: lower case, no punctuation, no articles.
+// Returns the words of a text in the normal form of the SQuAD benchmark: lower case, without
+// punctuation, without articles.
 std::vector<std::string> normal_words(std::string_view text) {
     std::string plain = lower(text);
     plain.erase(std::remove_if(plain.begin(), plain.end(), is_punctuation), plain.end());

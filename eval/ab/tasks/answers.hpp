@@ -8,16 +8,18 @@
 
 namespace keel::ab {
 
-// Scores an answer from 0 to 1 against the expected answers. 0 if `expected` is empty.
+// Scores an answer from 0 to 1 against the expected answers. The score is 0 if `expected` is empty.
 double answer_score(AnswerMetric metric, std::string_view answer,
                     std::span<const std::string> expected);
 
-// Does the answer contain the words of one of the expected answers, one after the other? Ignores
-// case, punctuation and articles. Other words may stand before and after them.
+// True if the answer contains all words of one expected answer, in this order and with no other
+// word between them. Ignores case, punctuation and the articles "a", "an" and "the". Other words
+// may come before and after.
 bool contains_words(std::string_view answer, std::span<const std::string> expected);
 
-// The first sentence of the first line, because the recall documents end answers with a full stop:
-// " 12345.\nWhat" gives "12345".
+// Returns the first sentence of the first line. The documents of the tasks "passkey" and "facts"
+// end each answer with a full stop, so the rest is not part of the answer. For example, "
+// 12345.\nWhat" gives "12345".
 std::string first_sentence(std::string_view answer);
 
 } // namespace keel::ab

@@ -17,8 +17,8 @@ std::vector<std::string> words(std::string_view text) {
     return out;
 }
 
-// The words of the corpus on which models/tiny was trained. With other words the task would be
-// another one for this model.
+// Words from the training corpus of the model models/tiny. Other words would make the task much
+// harder for this model.
 const std::vector<std::string> first_names =
     words("Lily Tom Anna Ben Mia Sam Lucy Max Sue Tim Amy Jack Emma Leo Rose Bob Ella Finn Zoe Dan "
           "Kim Joe Nina Ted Ivy Roy Jane Carl Ruth Paul");
@@ -29,7 +29,7 @@ const std::vector<std::string> colors =
 const std::vector<std::string> objects = words("key ball stone shell coin ring leaf book doll kite "
                                                "bell toy map rope lamp spoon feather button");
 
-// Returns `at`, or the nearest place before it that is not inside a character.
+// Returns `at` if it is a boundary between UTF-8 characters, else the nearest boundary before `at`.
 size_t character_boundary(std::string_view text, size_t at) {
     at = std::min(at, text.size());
     while (at > 0 && at < text.size() && (static_cast<unsigned char>(text[at]) & 0xC0U) == 0x80)
@@ -37,15 +37,15 @@ size_t character_boundary(std::string_view text, size_t at) {
     return at;
 }
 
-// Does a sentence end before the space at `space`? Ignores quotation marks and brackets after its
-// end.
+// True if a sentence ends just before the space at index `space`. Ignores quotation marks and
+// brackets between the end of the sentence and the space.
 bool ends_sentence(std::string_view text, size_t space) {
     size_t at = space;
     while (at > 0 && (text[at - 1] == '"' || text[at - 1] == '\'' || text[at - 1] == ')')) --at;
     return at > 0 && (text[at - 1] == '.' || text[at - 1] == '!' || text[at - 1] == '?');
 }
 
-// The last beginning of a sentence at or before `limit`.
+// Returns the last index at or before `limit` at which a sentence begins.
 size_t sentence_begin(std::string_view text, size_t limit) {
     for (size_t at = std::min(limit, text.size()); at > 0; --at) {
         if (text[at - 1] == ' ' && ends_sentence(text, at - 1)) return at;
@@ -59,8 +59,8 @@ bool is_of_word(char c) {
            ((byte | 0x20U) >= 'a' && (byte | 0x20U) <= 'z');
 }
 
-// Cuts the text after a word, to at most `bytes`. Adds a full stop if the sentence is cut. A text
-// without a space is cut between characters.
+// Shortens `text` to at most `bytes` bytes. Cuts only after a word, and adds a full stop if the
+// last sentence is cut. A text without a space is cut between two characters.
 std::string cut_behind_word(std::string text, size_t bytes) {
     text.resize(character_boundary(text, bytes));
     for (size_t space = text.rfind(' '); space != std::string::npos && space > 0;
@@ -120,8 +120,9 @@ RecallDocument make_passkey(SplitMix64 random, const Filler &filler, size_t byte
     RecallDocument d;
     d.context = "There is a pass key hidden in this text. Find it and remember it.\n" +
                 text.substr(0, cut) + needle + text.substr(cut) + "\n";
-    // The space before a digit is a token of its own. With this token the model looks the number
-    // up, so it belongs to the opening of the answer.
+    // In plain text, the space before a digit is a token of its own. The model looks the number up
+    // while it reads this space. So the space belongs to the opening of the answer, which the model
+    // reads after the eviction.
     d.questions.push_back(
         {{"What is the pass key?", " The pass key is "},
          {"What is the pass key? Answer with the number alone.", "The pass key is the number"},
@@ -146,8 +147,8 @@ RecallDocument make_facts(SplitMix64 random, const Filler &filler, size_t bytes)
         d.context +=
             fmt::format("Fact: In {}'s {} there is a {} {}.\n", owner, thing, color, object);
         if (bytes > 0) d.context += filler.make(random, std::max<size_t>(bytes / n, 1)) + "\n";
-        // A model that was not trained on these lines would begin by repeating the fact's first
-        // words. In a chat these words are its opening.
+        // A model that was not trained on these documents would begin its answer by repeating the
+        // first words of the fact. So in a chat these words are the opening of the answer.
         const std::string question = fmt::format("Question: What is in {}'s {}?", owner, thing);
         d.questions.push_back({{question, " Answer:"},
                                {question, fmt::format("In {}'s {} there is", owner, thing)},

@@ -7,47 +7,52 @@
 #include <string_view>
 #include <vector>
 
-// Recall documents: facts at the beginning, then filler, then questions. The plain ones use the
-// words on which models/tiny was trained.
+// Generates recall documents. A recall document has facts and filler text, and then questions about
+// the facts. The plain texts use words on which the model models/tiny was trained.
 namespace keel::ab {
 
-// Filler text between the facts: pieces of a text in random order, with spaces for newlines.
+// Makes filler text, which separates facts. The filler consists of pieces of a given text in random
+// order, with spaces instead of newlines.
 class Filler {
   public:
-    // Cuts `text` at lines "<|endoftext|>" if it has them, else at newlines. Throws Error(input)
-    // with `name` if nothing is left.
+    // Cuts `text` into pieces at each "<|endoftext|>", or at newlines if `text` has no
+    // "<|endoftext|>". `name` is the name of the text in messages. Throws Error(input) if there are
+    // no pieces.
     Filler(std::string_view text, const std::string &name);
 
-    // At most `bytes` bytes of filler. It ends after a sentence, or after a word, which then gets a
-    // full stop. At most one more word would have fit.
+    // Returns at most `bytes` bytes of filler. The filler ends after a sentence, or after a word
+    // with a full stop that is added. It is nearly as long as `bytes` allows: less than one more
+    // word would fit.
     std::string make(SplitMix64 &random, size_t bytes) const;
 
   private:
     std::vector<std::string> pieces_;
 };
 
-// A question, and the first words of its answer. Both are given to the model.
+// A question, and the first words of its answer. The model gets both as input.
 struct RecallWords {
-    std::string question; // "What is the pass key?"
-    std::string opening;  // " The pass key is "
+    std::string question; // for example "What is the pass key?"
+    std::string opening;  // for example " The pass key is "
 };
 
 struct RecallQuestion {
-    RecallWords plain;    // for plain text
-    RecallWords chat;     // for a model that was trained to answer questions
-    std::string expected; // "12345"
-    double depth = 0;     // place of the answer in the context, 0 to 1
+    RecallWords plain; // used for plain text
+    RecallWords chat;  // used for a chat template, for models that were trained to answer questions
+    std::string expected; // the expected answer, for example "12345"
+    double depth = 0;     // place of the answer in the context: 0 is the beginning, 1 is the end
 };
 
 struct RecallDocument {
-    std::string context; // ends in a newline
+    std::string context; // ends with a newline
     std::vector<RecallQuestion> questions;
 };
 
-// A number of five digits in `bytes` of filler, at `depth` (0 to 1).
+// Makes a document with one fact, a random number of five digits. The fact is hidden in about
+// `bytes` bytes of filler at the place `depth`: 0 is the beginning, 1 is the end.
 RecallDocument make_passkey(SplitMix64 random, const Filler &filler, size_t bytes, double depth);
 
-// Two to six facts in `bytes` of filler. There is one question for each fact, in another order.
+// Makes a document with two to six facts. About `bytes` bytes of filler separate the facts. There
+// is one question about each fact; the questions are in a random order.
 RecallDocument make_facts(SplitMix64 random, const Filler &filler, size_t bytes);
 
 } // namespace keel::ab

@@ -22,7 +22,7 @@ struct Line {
     PromptText text;
     std::string document, item;
     std::vector<std::string> expected;
-    size_t number = 0; // line in the file, from 1
+    size_t number = 0; // line number in the file; the first line is 1
 };
 
 class JsonlItems : public TaskItems {
@@ -100,7 +100,8 @@ class JsonlItems : public TaskItems {
             add(line, number);
         }
         if (lines_.empty())
-            throw_error(ErrorKind::input, "{}: expected a JSON object a line, found none",
+            throw_error(ErrorKind::input,
+                        "{}: expected one JSON object on each line, found an empty file",
                         printable(task_.path.string(), 200));
     }
 
@@ -111,7 +112,7 @@ class JsonlItems : public TaskItems {
 
     static std::string answer_of(const JsonNode &value) {
         std::string out = value.is_number() ? value.shown() : value.text();
-        if (out.empty()) value.fail("expected an answer, found an empty one");
+        if (out.empty()) value.fail("expected an answer, found an empty text");
         return out;
     }
 
@@ -136,7 +137,7 @@ class JsonlItems : public TaskItems {
                 if (near.empty()) near = did_you_mean(member.first, answer_keys);
             }
             object.fail(
-                "expected 'outputs' (RULER's form) or 'answers' (LongBench's), found neither" +
+                "expected the key 'outputs' (RULER) or 'answers' (LongBench), found neither" +
                 near);
         }
         line.expected = answers_of(*answers);
@@ -148,15 +149,16 @@ class JsonlItems : public TaskItems {
             line.text.opening = text_of(object, "answer_prefix");
         }
         if (line.text.question.empty())
-            refuse(number, "expected a question behind the context, found none");
+            refuse(number, "expected a question after the context, found none");
         line.item = fmt::format("{}", lines_.size());
         line.number = number;
-        // Questions about the same context are not independent, so they get one document.
+        // Questions about one context are not independent, so they belong to one document.
         line.document = contexts_.emplace(line.text.context, line.item).first->second;
         lines_.push_back(std::move(line));
     }
 
-    // LongBench: `prompt` has the places of the context and the question.
+    // Splits a line in LongBench's form. The task's `prompt` is a template; it marks the places of
+    // the context and of the question.
     void split_template(const std::string &context, const std::string &input, Line &line) const {
         const size_t c = task_.prompt.find("{context}"), behind = c + 9,
                      i = task_.prompt.find("{input}", behind);
@@ -165,14 +167,15 @@ class JsonlItems : public TaskItems {
         line.text.opening = task_.prompt.substr(i + 7);
     }
 
-    // RULER: the last line that is not empty is the question.
+    // Splits a line in RULER's form. The last line of `input` that is not empty is the question;
+    // everything before is the context.
     void split_last_line(const std::string &input, Line &line, size_t number) const {
         const size_t last = input.find_last_not_of(" \t\r\n");
         const size_t cut = last == std::string::npos ? last : input.rfind('\n', last);
         if (cut == std::string::npos)
             refuse(number,
-                   "expected a context and, on a line of its own at the end, the question in "
-                   "'input'; found one line");
+                   "'input': expected a context, and then the question on a line of its own; found "
+                   "only one line");
         line.text.context = input.substr(0, cut + 1);
         line.text.question = input.substr(cut + 1);
     }
@@ -181,7 +184,7 @@ class JsonlItems : public TaskItems {
     const Tokenizer &tokenizer_;
     const PromptForm form_;
     std::vector<Line> lines_;
-    std::map<std::string, std::string> contexts_; // context to the first item with it
+    std::map<std::string, std::string> contexts_; // from each context to the first item that has it
 };
 
 } // namespace

@@ -4,16 +4,17 @@
 
 namespace keel::ab {
 
-// A file of prompts with answers, one JSON object on each line. Each has the form of RULER,
-// {"input", "outputs": [...]} (optionally with "answer_prefix" and "index"), or of LongBench,
-// {"context", "input", "answers": [...]}. Throws Error(input) "FILE:LINE: ...".
+// Reads a file of prompts with expected answers. The file has one JSON object on each line, in one
+// of two forms. RULER's form is {"input", "outputs": [...]}, optionally with "answer_prefix" and
+// "index". LongBench's form is {"context", "input", "answers": [...]}. Throws Error(input)
+// "FILE:LINE: ...".
 std::unique_ptr<TaskItems> make_jsonl_items(const Task &task, const Tokenizer &tokenizer,
                                             const PromptForm &form);
 
-// Used by all tasks with questions. Adds a question under a protocol. Under question_blind it goes
-// into `shared`, because all questions of a document follow the same prompt. Under the other
-// protocols it becomes a unit of its own in `own`. The whole prompt has the same tokens under all
-// protocols.
+// Adds a question to the units of a document; all tasks with questions use this function. With the
+// protocol question_blind, the question goes into `shared`, because all questions of a document
+// follow one prompt. With the other protocols, the question becomes a new unit in `own`. The prompt
+// and the question together have the same tokens with all protocols.
 void add_question(const PromptTokens &tokens, Protocol protocol, Unit &shared, Question asked,
                   std::vector<Unit> &own);
 

@@ -11,8 +11,8 @@
 namespace keel::ab {
 namespace {
 
-// The date for templates that print one. It is fixed, so that results do not depend on the day of
-// the run.
+// The date for chat templates that print one. The date is fixed, so that results do not depend on
+// the day of the run.
 constexpr std::string_view fixed_day = "26 Jul 2024";
 
 constexpr std::string_view blanks = " \t\r\n";
@@ -44,24 +44,27 @@ PromptForm PromptForm::choose(const Chat &chat, const std::filesystem::path &mod
         if (!of_model.known && of_model.jinja.empty()) {
             if (chat.system)
                 throw_at(chat.where, ErrorKind::input,
-                         "'chat.system' has no effect: {} names no chat template; leave it out, or "
+                         "'chat.system' has no effect: {} names no chat template; remove "
+                         "'chat.system', or "
                          "choose a template: {}",
                          printable(model.string(), 300), fmt::join(names, ", "));
             return {};
         }
         if (!of_model.known)
-            throw_at(chat.where, ErrorKind::input,
-                     "{}: the model's chat template writes turns as none that Keel knows; say "
-                     "'chat: {{template: NAME}}' with the nearest of {}, or 'chat: none'",
-                     printable(model.string(), 300), fmt::join(names, ", "));
+            throw_at(
+                chat.where, ErrorKind::input,
+                "{}: Keel does not know the model's chat template; set 'chat: {{template: NAME}}' "
+                "with the nearest of {}, or 'chat: none'",
+                printable(model.string(), 300), fmt::join(names, ", "));
         found = std::move(of_model.known);
     } else {
         found = ChatTemplate::by_name(chat.template_name);
         if (!found)
-            throw_at(chat.where, ErrorKind::input,
-                     "there is no chat template '{}'{}; expected auto, none or one of {}",
-                     printable(chat.template_name, 60), did_you_mean(chat.template_name, names),
-                     fmt::join(names, ", "));
+            throw_at(
+                chat.where, ErrorKind::input,
+                "chat.template: unknown chat template '{}'{}; expected auto, none or one of {}",
+                printable(chat.template_name, 60), did_you_mean(chat.template_name, names),
+                fmt::join(names, ", "));
     }
     if (chat.system && *chat.system == Chat::no_system) {
         ChatTemplate::Format format = found->format();
@@ -92,8 +95,8 @@ PromptForm::Pieces PromptForm::pieces(const PromptText &text) const {
     if (!chat_) return {plain(text.context), plain(text.question), plain(text.opening)};
     Pieces out;
     out.context = chat_->begin(system_, fixed_day);
-    // Makes a turn of the user with one word, to get the template's marks before and after the
-    // user's text.
+    // Makes a user turn with one word, to get the template's marks before and after the user's
+    // text.
     std::vector<ChatPiece> turn = chat_->user_turn("-", true);
     const auto words = std::find_if(turn.begin(), turn.end(),
                                     [](const ChatPiece &piece) { return !piece.is_markup; });
@@ -102,8 +105,8 @@ PromptForm::Pieces PromptForm::pieces(const PromptText &text) const {
     append(out.context, plain(trims ? without_blanks_before(text.context) : text.context));
     out.question = plain(trims ? without_blanks_behind(text.question) : text.question);
     out.opening.assign(std::next(words), turn.end());
-    // A space at the end would be a token of its own. Models are not trained on such a token before
-    // a word.
+    // A space at the end would become a token of its own. Models are not trained to read a separate
+    // space token before a word.
     const std::string opening = without_blanks_behind(without_blanks_before(text.opening));
     if (!opening.empty()) append(out.opening, chat_->answer(opening));
     return out;
@@ -139,7 +142,8 @@ PromptTokens PromptForm::tokens(const Tokenizer &tokenizer, const PromptText &te
         out.opening = encode(tokenizer, parts.opening, true);
         out.split_changes_tokens = true;
     }
-    if (out.question.empty()) throw_error(ErrorKind::input, "a question without a token");
+    if (out.question.empty())
+        throw_error(ErrorKind::input, "expected a question with at least one token, found none");
     return out;
 }
 

@@ -13,46 +13,50 @@
 
 namespace keel::ab {
 
-// The texts of one question about a context. A prompt is made of them.
+// The texts of one question about a context. PromptForm makes a prompt from them.
 struct PromptText {
     std::string context, question;
-    std::string opening; // the first words of the answer, which the model is given; may be empty
+    std::string opening; // the first words of the answer, given to the model as input; may be empty
 };
 
-// The tokens of these texts. In this order they are the whole prompt.
+// The tokens of a PromptText. The whole prompt is context, then question, then opening.
 struct PromptTokens {
-    std::vector<int32_t> context;  // with everything before the context
+    // includes everything before the context, for example the system prompt
+    std::vector<int32_t> context;
     std::vector<int32_t> question; // at least one token
-    std::vector<int32_t> opening;  // the end of the user's turn, and the first words of the answer
-    // The parts have other tokens if they are encoded as one text.
+    std::vector<int32_t> opening;  // in a chat, begins with the marks that end the user's turn
+    // True if the prompt would have other tokens if it were encoded as one text.
     bool split_changes_tokens = false;
 };
 
-// Makes the prompts of tasks with questions: as plain text, or as one turn of a user in a chat
-// template. In a chat, the context and the question are the user's text, and the opening begins the
-// model's answer. Only the template's own marks become special tokens.
+// Makes prompts with questions, either as plain text or as one user turn of a chat template. In a
+// chat, the context and the question are the user's text, and the opening begins the model's
+// answer. Only the marks of the template become special tokens; marks inside the texts do not.
 class PromptForm {
   public:
-    // Makes plain text.
+    // A form that makes prompts as plain text.
     PromptForm() = default;
-    // `system`: the system prompt; nullopt: the template's default.
+    // A form that makes prompts with a chat template. `system` is the system prompt; nullopt means
+    // the template's default system prompt.
     PromptForm(ChatTemplate chat, std::optional<std::string> system)
         : chat_(std::move(chat)), system_(std::move(system)) {}
 
-    // The form that an experiment's file names, with the model's files. Throws Error(input) with
-    // the place if the template does not exist, or if Keel does not know the model's template.
+    // Chooses the form that an experiment's file asks for (`chat`), with the chat template in the
+    // files of the model if `chat` is "auto". Throws Error(input) with the place in the
+    // experiment's file if the template does not exist, or if Keel does not know the model's
+    // template.
     static PromptForm choose(const Chat &chat, const std::filesystem::path &model);
 
     bool is_chat() const { return chat_.has_value(); }
-    // "plain text", or "chat template chatml, the template's own system prompt".
+    // A text such as "plain text" or "chat template chatml, the template's own system prompt".
     std::string description() const;
 
-    // Throws Error(input) if the question has no token.
+    // Makes the tokens of a prompt. Throws Error(input) if the question has no token.
     PromptTokens tokens(const Tokenizer &tokenizer, const PromptText &text) const;
-    // Does this token end an answer?
+    // True if this token ends an answer.
     bool ends_answer(const Tokenizer &tokenizer, int32_t id) const;
-    // The part of the answer before an end mark that is not a single token. Returns nullopt if the
-    // answer has no such mark.
+    // For end marks that are several tokens: the part of the answer before the first end mark.
+    // Returns nullopt if the answer has no end mark.
     std::optional<std::string> before_end(const Tokenizer &tokenizer,
                                           const std::string &answer) const;
 

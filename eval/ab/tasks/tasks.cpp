@@ -23,8 +23,9 @@ fs::path filler_path(const Task &task, const fs::path &model) {
     const fs::path beside =
         (fs::is_directory(model, error) ? model : model.parent_path()) / "heldout.txt";
     if (!fs::is_regular_file(beside, error))
-        throw_error(ErrorKind::input, "expected 'filler: FILE', a text to fill prompts with: the "
-                                      "model has no heldout.txt beside it");
+        throw_error(ErrorKind::input,
+                    "'filler': no filler text found, because there is no "
+                    "heldout.txt next to the model; set 'filler: FILE' to a text");
     return beside;
 }
 
@@ -40,15 +41,15 @@ class Continuation : public TaskItems {
         before_ = task.prefix - front;
         stretch_ = before_ + task.score + 1;
         if (before_ < 1)
-            throw_error(ErrorKind::input, "expected a prefix of at least {} tokens, found {}",
+            throw_error(ErrorKind::input, "prefix: expected at least {} tokens, found {}",
                         front + 1, task.prefix);
         const int64_t fit = std::ssize(ids_) / stretch_;
         if (fit < task.documents)
             throw_error(
                 ErrorKind::input,
-                "{}: the text has {} tokens, enough for {} documents of {} (prefix, score and one "
-                "between), {} are asked "
-                "for; lower documents, prefix or score",
+                "{}: the text has {} tokens, which is enough for {} documents of {} tokens (prefix "
+                "+ "
+                "score + 1), but the task needs {} documents; lower documents, prefix or score",
                 printable(task.text.string(), 200), ids_.size(), fit, stretch_, task.documents);
     }
     size_t documents() const override { return static_cast<size_t>(task_.documents); }
@@ -74,7 +75,8 @@ class Continuation : public TaskItems {
   private:
     const Task task_;
     std::vector<int32_t> ids_, begin_;
-    int64_t before_ = 0, stretch_ = 0; // tokens of the text in a prompt, and in a document
+    // The numbers of tokens that a document takes from the text: in its prompt, and in all.
+    int64_t before_ = 0, stretch_ = 0;
 };
 
 // ---- passkey and facts ------------------------------------------------------------------------
@@ -89,7 +91,8 @@ class Recall : public TaskItems {
             const int64_t least = tokens_of(make(0, 0, 0));
             if (least > length)
                 throw_error(ErrorKind::input,
-                            "a length of {} tokens: the shortest prompt has {}; ask for more",
+                            "lengths: {} tokens are too few; the shortest prompt has {} tokens; "
+                            "use longer lengths",
                             length, least);
         }
     }
@@ -114,8 +117,8 @@ class Recall : public TaskItems {
                answer.find_first_of(".\n", begin) != std::string::npos;
     }
 
-    // The document's number decides length and depth: the length changes fastest, then the depth.
-    // So the first few documents cover the whole grid.
+    // The number of the document determines its length and depth. The length changes first, then
+    // the depth. So the first few documents cover all combinations.
     std::vector<Unit> units(size_t document, Protocol protocol) const override {
         const size_t lengths = task_.lengths.size(),
                      depths = static_cast<size_t>(std::max<int64_t>(task_.depths, 1));
@@ -161,7 +164,7 @@ class Recall : public TaskItems {
                               : static_cast<double>(depth) / static_cast<double>(task_.depths - 1);
         return make_passkey(random, filler_, bytes, at);
     }
-    // The tokens of the prompt with its longest question.
+    // The number of tokens of the prompt, if it asks the longest question.
     int64_t tokens_of(const RecallDocument &d) const {
         int64_t longest = 0;
         for (const RecallQuestion &q : d.questions) {
@@ -171,8 +174,8 @@ class Recall : public TaskItems {
         }
         return longest;
     }
-    // The document with as much filler as fits in `length` tokens, to the word. Found by bisection,
-    // because more bytes nearly always give more tokens.
+    // Makes the document with as many words of filler as fit in `length` tokens. The amount of
+    // filler is found by bisection, because more bytes nearly always give more tokens.
     RecallDocument fitted(size_t document, size_t depth, int64_t length) const {
         size_t fits = 0, too_many = static_cast<size_t>(length) * 16;
         RecallDocument best = make(document, depth, 0);
@@ -206,8 +209,8 @@ void add_question(const PromptTokens &tokens, Protocol protocol, Unit &shared, Q
     const auto append = [](std::vector<int32_t> &to, std::span<const int32_t> ids) {
         to.insert(to.end(), ids.begin(), ids.end());
     };
-    // If the answer has no opening, the last token of the question is read after the eviction
-    // instead.
+    // If the answer has no opening, the last token of the question takes its place: the model reads
+    // it after the eviction.
     const size_t held_back = tokens.opening.empty() ? 1 : 0;
     const std::span<const int32_t> question = tokens.question;
     const auto before = question.first(question.size() - held_back),

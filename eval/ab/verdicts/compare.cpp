@@ -33,8 +33,8 @@ bool is_wanted(const std::vector<std::string> &list, const std::string &name) {
     return list.empty() || std::find(list.begin(), list.end(), name) != list.end();
 }
 
-// Checks the names in an option. A wrong name would select nothing, and then every comparison would
-// pass.
+// Checks the names in an option. A wrong name would select no contrast, and then the comparison
+// would always pass.
 void check_names(const std::vector<std::string> &wanted, const Table &table, const char *option,
                  std::string CellKey::*member) {
     std::set<std::string> all;
@@ -43,11 +43,13 @@ void check_names(const std::vector<std::string> &wanted, const Table &table, con
         if (all.contains(name)) continue;
         const std::vector<std::string> names(all.begin(), all.end());
         const std::string near = did_you_mean(name, names);
-        throw_error(ErrorKind::input, "{} {}: there are no results of it in the first experiment{}",
-                    option, printable(name, 60),
-                    !near.empty()        ? near
-                    : names.size() <= 20 ? fmt::format(", which has {}", fmt::join(names, ", "))
-                                         : std::string());
+        throw_error(
+            ErrorKind::input,
+            "{} {}: expected a name from the first experiment, found no results with this name{}",
+            option, printable(name, 60),
+            !near.empty()        ? near
+            : names.size() <= 20 ? fmt::format(", which has {}", fmt::join(names, ", "))
+                                 : std::string());
     }
 }
 
@@ -76,31 +78,32 @@ const Cell *find(const Cells &cells, const CellKey &key) {
     return at == cells.end() ? nullptr : at->second;
 }
 
-// Do both cells have the same items with the same numbers?
+// True if both cells have the same items with equal numbers.
 bool is_same(const Cell &first, const Cell *second, const Names &names) {
     if (second == nullptr) return false;
     const Pairs pairs = pair_points(second->points, first.points, names);
     return !pairs.a.empty() && pairs.only_a + pairs.only_b == 0 && pairs.a == pairs.b;
 }
 
-// Finds the contrasts that are equal reruns. Equal hits alone prove nothing, because
-// different computations may give the same hits. nll, kld and perplexities show any difference in
-// the computation. If all of these are equal to the bit for an arm at a budget, its other equal
-// contrasts are also equal reruns. If one program ran one experiment twice (same_config), it is
-// enough that all quality numbers of all cells are equal, whether the options select them or not.
+// Finds the contrasts that are equal reruns. Equal hits alone are no proof, because different
+// computations may give the same hits. nll, kld and perplexities show any difference in the
+// computation. If all of these are equal to the bit for an arm at a budget, the other equal
+// contrasts of this arm and budget are equal reruns too. If one program ran one experiment twice
+// (same_config), it is enough that the quality numbers of all cells are equal; cells that the
+// options do not select count too.
 void find_equal_reruns(Comparison &comparison, const Table &before, const Cells &after,
                        const Names &names) {
     if (!comparison.same_experiment) return;
     bool all = comparison.same_config;
     using Arm = std::pair<std::string, std::string>;
-    // By arm and budget: are all numbers of the divergence metrics equal?
+    // For each arm and budget: true if all numbers of the divergence metrics are equal.
     std::map<Arm, bool> fine;
     for (const Cell &cell : before.cells) {
         if (!cell.kind.is_quality() || cell.arm.ends_with(rerun_suffix)) continue;
         const bool same = is_same(cell, find(after, cell), names);
         all = all && same;
-        // nll, kld and perplexities. Cells in which all are 0 do not count: the reference's kld
-        // from itself.
+        // Uses nll, kld and perplexities. Cells in which all numbers are 0 do not count, because
+        // the reference's kld from itself is always 0.
         if (cell.kind.kind != Metric::Kind::divergence ||
             std::all_of(cell.points.begin(), cell.points.end(),
                         [](const Point &p) { return p.value == 0; }))
@@ -115,9 +118,9 @@ void find_equal_reruns(Comparison &comparison, const Table &before, const Cells 
     }
 }
 
-// Refuses items that have the same name but different contents. Names of items are mostly numbers,
-// so experiments with other lengths, seeds or texts have the same names. Returns the number of
-// prompts whose lengths differ because another model splits the text into other tokens.
+// Throws Error(input) if items have the same name but different contents. Names of items are mostly
+// numbers, so experiments with other lengths, seeds or texts have the same names. Returns the
+// number of prompts whose lengths differ because another model splits the text into other tokens.
 uint64_t check_items(const Cell &first, const Cell &second, bool same_model, const Names &names) {
     uint64_t other_lengths = 0;
     for (size_t i = 0, j = 0; i < first.points.size() && j < second.points.size();) {
@@ -127,27 +130,27 @@ uint64_t check_items(const Cell &first, const Cell &second, bool same_model, con
         if (a.item != b.item) continue;
         std::string what;
         if (a.expected != b.expected) {
-            what = fmt::format("'{}' is expected as its answer in the first, '{}' in the second",
-                               printable(names.text(a.expected), 60),
-                               printable(names.text(b.expected), 60));
+            what = fmt::format(
+                "its expected answer is '{}' in the first experiment, '{}' in the second",
+                printable(names.text(a.expected), 60), printable(names.text(b.expected), 60));
         } else if (a.cluster != b.cluster || a.depth != b.depth) {
-            what = "it is of another document, or asks for another depth";
+            what = "its document or its depth is another one";
         } else if (a.length != b.length && same_model) {
-            what = fmt::format("its prompt has {} tokens in the first, {} in the second", a.length,
-                               b.length);
+            what = fmt::format("its prompt has {} tokens in the first experiment, {} in the second",
+                               a.length, b.length);
         }
         if (!what.empty())
-            throw_error(
-                ErrorKind::input,
-                "these are not the same items: task '{}', item {}: {}; compare results of the same "
-                "tasks, lengths, seeds and texts",
-                printable(first.task, 60), printable(names.text(a.item), 60), what);
+            throw_error(ErrorKind::input,
+                        "the experiments have different items: task '{}', item {}: {}; compare "
+                        "results with the same "
+                        "tasks, lengths, seeds and texts",
+                        printable(first.task, 60), printable(names.text(a.item), 60), what);
         other_lengths += a.length != b.length ? 1 : 0;
     }
     return other_lengths;
 }
 
-// Which cells of the first experiment are compared, and which of them decide.
+// Chooses the cells of the first experiment that are compared, and the ones that decide.
 class CellChoice {
   public:
     CellChoice(const Table &before, const Cells &after, const CompareOptions &options)
@@ -163,7 +166,7 @@ class CellChoice {
         return !is_definition && (cell.kind.is_quality() || options_.speed);
     }
 
-    // How many contrasts decide.
+    // The number of contrasts that decide.
     uint64_t deciding() const {
         uint64_t found = 0;
         for (const Cell &cell : before_.cells) {
@@ -182,17 +185,18 @@ class CellChoice {
     const CompareOptions &options_;
 };
 
-// Without an interval no loss can be shown: such a contrast does not pass in silence.
+// Without an interval, no loss can be shown. So this function adds a note about contrasts without
+// one.
 void note_undecided(Comparison &comparison) {
     uint64_t undecided = 0;
     for (const Contrast &c : comparison.contrasts)
         undecided +=
             c.family == "decides" && c.items > 0 && !c.interval && !c.is_equal_rerun ? 1 : 0;
     if (undecided > 0)
-        comparison.notes.push_back(
-            fmt::format("{} of the contrasts that decide have no interval: there are too few "
-                        "documents, or too few that differ, for any loss to be shown",
-                        undecided));
+        comparison.notes.push_back(fmt::format(
+            "{} of the deciding contrasts have no interval, so they cannot show a loss: there "
+            "are too few documents, or too few documents that differ",
+            undecided));
 }
 
 } // namespace
@@ -220,8 +224,8 @@ Comparison compare_results(const fs::path &first, const fs::path &second,
          {std::tuple("models", &before.header.model, &after.header.model),
           std::tuple("machines", &before.header.machine, &after.header.machine)})
         if (*a != *b)
-            out.notes.push_back(fmt::format("the {} differ: '{}' and '{}'", what,
-                                            printable(*a, 100), printable(*b, 100)));
+            out.notes.push_back(fmt::format("the experiments have different {}: '{}' and '{}'",
+                                            what, printable(*a, 100), printable(*b, 100)));
     for (const Table *table : {&before, &after})
         for (const std::string &note : table->notes)
             out.notes.push_back(fmt::format("{}: {}", table == &before ? "first" : "second", note));
@@ -229,7 +233,8 @@ Comparison compare_results(const fs::path &first, const fs::path &second,
     Cells cells;
     for (const Cell &cell : after.cells) cells[cell] = &cell;
     const CellChoice choice(before, cells, options);
-    // With hundreds of contrasts intervals reach farther into the tails than with the planned ones.
+    // With hundreds of contrasts, the intervals reach farther into the tails than with the planned
+    // ones, so more resamples are needed.
     constexpr uint64_t most_resamples = 1'000'000;
     out.statistics.resamples = std::max(
         out.statistics.resamples,
@@ -266,7 +271,8 @@ Comparison compare_results(const fs::path &first, const fs::path &second,
         }
     }
     if (out.contrasts.empty())
-        throw_error(ErrorKind::input, "{} and {} have no arm, budget, task and metric in common",
+        throw_error(ErrorKind::input,
+                    "{} and {}: expected an arm, budget, task and metric in common, found none",
                     printable(first.string(), 200), printable(second.string(), 200));
     find_equal_reruns(out, before, cells, names);
     settle_verdicts(out.contrasts, out.statistics);
@@ -278,33 +284,33 @@ Comparison compare_results(const fs::path &first, const fs::path &second,
     }
     note_undecided(out);
     if (out.lost > 0)
-        out.notes.push_back(
-            fmt::format("{} of the first experiment's cells are not in the second ({} for one)",
-                        out.lost, lost));
-    if (out.lost_items > 0)
-        out.notes.push_back(
-            fmt::format("{} numbers of the first experiment's items are not in the second, and "
-                        "left out of the pairs",
-                        out.lost_items));
-    if (added > 0)
         out.notes.push_back(fmt::format(
-            "{} numbers of items are in the second experiment alone, and left out of the pairs",
-            added));
+            "{} cells of the first experiment are missing in the second (for example {})", out.lost,
+            lost));
+    if (out.lost_items > 0)
+        out.notes.push_back(fmt::format(
+            "{} numbers of the first experiment's items are missing in the second; they are "
+            "not compared",
+            out.lost_items));
+    if (added > 0)
+        out.notes.push_back(fmt::format("{} numbers of the second experiment's items are missing "
+                                        "in the first; they are not compared",
+                                        added));
     if (other_lengths > 0)
-        out.notes.push_back(
-            fmt::format("{} numbers are of prompts that have another length in each, of two "
-                        "models: with another tokenizer it may be another text",
-                        other_lengths));
+        out.notes.push_back(fmt::format(
+            "{} prompts have another length in the second experiment, because the models "
+            "differ; another tokenizer may give another text",
+            other_lengths));
     if (before.header.batch != after.header.batch)
-        out.notes.push_back(
-            fmt::format("made with batch {} and with {}: a step of several documents may "
-                        "round otherwise than one of another number",
-                        before.header.batch, after.header.batch));
+        out.notes.push_back(fmt::format(
+            "the experiments used batch {} and batch {}; numbers may be rounded differently "
+            "in batches of another size",
+            before.header.batch, after.header.batch));
     if (!out.same_config) {
         const std::string library = other_library(before.header, after.header);
         out.notes.push_back(fmt::format(
             "the config hashes differ: {}{}",
-            out.same_experiment ? "one experiment, run by two builds"
+            out.same_experiment ? "the same experiment, run by two builds of Keel"
                                 : "another commit, model, text or experiment",
             library.empty() ? "" : fmt::format("; each was run with another {}", library)));
     }
@@ -330,7 +336,7 @@ std::string text_of_comparison(const Comparison &c) {
         }
     }
     constexpr size_t most = 60;
-    // Contrasts that decide come first, the worst of them first.
+    // Deciding contrasts come first, the worst first.
     std::stable_sort(differing.begin(), differing.end(), [](const Contrast *a, const Contrast *b) {
         const auto rank = [](const Contrast &x) {
             return (x.beyond_margin               ? 0
@@ -344,7 +350,7 @@ std::string text_of_comparison(const Comparison &c) {
     const size_t all = differing.size();
     differing.resize(std::min(all, most));
     if (!differing.empty()) out += contrast_table(differing);
-    if (all > most) out += fmt::format("... and {} more: --json has them\n", all - most);
+    if (all > most) out += fmt::format("... and {} more; --json shows all\n", all - most);
     if (equal > 0)
         out += fmt::format(
             "{}{} of {} contrasts are equal in every item, {} of these non-inferior{}\n",
@@ -360,7 +366,7 @@ std::string text_of_comparison(const Comparison &c) {
         c.decided, c.worse, margins_text(c.contrasts), c.unproven,
         !c.strict                    ? ""
         : c.lost + c.lost_items == 0 ? " (--strict: these count)"
-                                     : " (--strict: these count, and so does what is missing)");
+                                     : " (--strict: these and missing results count)");
     return out;
 }
 

@@ -7,49 +7,52 @@
 #include <utility>
 #include <vector>
 
-// Compares arms at equal sizes in bytes, because a token costs more bytes in an f16 cache than in a
-// q4_0 cache, and policies hold data beside it. The size is the bytes of cache plus policy while
-// items are scored.
+// Compares arms whose caches have the same size in bytes. Equal budgets in tokens are not enough: a
+// token needs more bytes in an f16 cache than in a q4_0 cache, and policies hold data of their own.
+// The size of an arm is the bytes of its cache and of its policy's data while items are scored.
 namespace keel::ab {
 
-// Two arms whose ranges of bytes do not overlap, so they are not compared.
+// Two arms that are not compared, because their ranges of bytes do not overlap.
 struct Apart {
+    // The budgets have the form that they have in Contrast.
     std::string a, a_budget, b, b_budget, protocol, task; // budgets: as in Contrast
     Interval a_bytes, b_bytes;
 
-    // Bytes between the two ranges, and these as a share of the smaller range's upper end.
+    // The distance between the two ranges in bytes, and as a share of the smaller range's upper
+    // end.
     double gap_bytes() const;
     double gap_share() const;
 };
 
 struct EqualBytes {
-    std::vector<Contrast> contrasts; // without families, noise, Holm and verdicts
+    std::vector<Contrast> contrasts; // these have no family, noise, Holm adjustment or verdict
     std::vector<Apart> apart;
 };
 
-// An arm at a size in bytes. Between two budgets, each item's number is interpolated between its
-// numbers at these budgets, linearly in bytes (for ratios, their logarithms). The peak is
-// interpolated too. Only items that both cells have count.
+// An arm at a size in bytes. If the size is between those of two budgets, each item's number is
+// interpolated linearly in bytes between its numbers at the two budgets (for ratios, between the
+// logarithms). The peak is interpolated in the same way. Only items that both cells have are used.
 struct AtBytes {
     std::vector<Point> points;
-    std::string budget; // "tokens:64", or "tokens:64 to tokens:128"
+    std::string budget; // for example "tokens:64", or "tokens:64 to tokens:128"
     double peak_bytes = 0;
 };
-// `cells`: one arm, protocol, task and metric, by rising bytes.
+// `cells` are the cells of one arm, protocol, task and metric, in rising order of bytes.
 AtBytes arm_at_bytes(const std::vector<const Cell *> &cells, double bytes);
 
-// "snapkv at tokens:400 holds 5.9 KiB and window at tokens:64 to tokens:256 holds 1000 B to 3.9 KiB
-// on passkey (question_blind): 2.0 KiB (50%) apart"
+// For example: "snapkv at tokens:400 holds 5.9 KiB and window at tokens:64 to tokens:256 holds 1000
+// B to 3.9 KiB on passkey (question_blind): 2.0 KiB (50%) apart"
 std::string apart_text(const Apart &apart);
 
-// All quality metrics, for pairs of arms for which `wanted` returns true, at every measured size
-// that both arms reach.
+// Compares all pairs of arms for which `wanted` returns true, on all quality metrics, at every
+// measured size that both arms reach.
 EqualBytes compare_at_equal_bytes(
     const Table &table, const Names &names, const Statistics &statistics,
     const std::function<bool(const std::string &a, const std::string &b)> &wanted);
 
-// For points (bytes, value): which ones are on the Pareto front. For such a point, no other point
-// has at least its quality at no more bytes. Equal points are all on it.
+// Returns for each point (bytes, value) whether it is on the Pareto front. A point is on the front
+// if no other point has at least its quality with at most its bytes. Equal points are all on the
+// front or all off it.
 std::vector<bool> pareto_front(const std::vector<std::pair<double, double>> &points,
                                bool higher_is_better);
 

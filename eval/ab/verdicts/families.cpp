@@ -1,4 +1,4 @@
-// Families of planned contrasts: adjustment, simultaneous intervals, verdicts.
+// Settles families of planned contrasts: Holm's adjustment, simultaneous intervals, verdicts.
 #include "eval/ab/verdicts/verdict.hpp"
 
 #include "eval/stats/multiplicity.hpp"
@@ -12,18 +12,19 @@
 namespace keel::ab {
 namespace {
 
-// The inference for a sample of c.clusters documents, of which k lose as much as a document can.
+// The inference for a sample of c.clusters documents, of which k have the largest possible loss.
 std::shared_ptr<const Inference> if_documents_lose(const Contrast &c, uint64_t k) {
     return std::make_shared<PairedRateInference>(PairedCounts{c.clusters - k, 0, k, 0});
 }
 
-// `level`: p is significant up to this level.
+// Computes the smallest detectable effect. p is significant up to `level`.
 void find_detectable(Contrast &c, double level) {
     c.detectable.reset();
     if (c.clusters < 2) return;
     double least = 0;
     if (c.bounded) {
-        // At least this many documents must differ, all to one side, for any spread.
+        // At least this number of documents must differ, all with the same sign, whatever the
+        // spread is.
         const auto needed = documents_needed(c.clusters, level,
                                              [&](uint64_t k) { return if_documents_lose(c, k); });
         if (!needed) return;
@@ -31,8 +32,8 @@ void find_detectable(Contrast &c, double level) {
     }
     if (const double error = c.standard_error.value_or(0); error > 0)
         least = std::max(least, minimal_detectable_effect(error, c.freedom, 1 - level));
-    // A detectable ratio of ten or more says nothing. It comes from too few rounds that differ
-    // much.
+    // A detectable ratio of ten or more has no meaning. It appears if there are few rounds and they
+    // differ much.
     if (c.ratio && least > std::log(10.0)) return;
     c.detectable = std::max(c.noise, c.bounded ? std::min(1.0, least) : effect_of(least, c.ratio));
 }
@@ -40,13 +41,14 @@ void find_detectable(Contrast &c, double level) {
 // Converts an effect to the scale of `inference`.
 double on_scale(const Contrast &c, double effect) { return c.ratio ? std::log1p(effect) : effect; }
 
-// The noise floor to both sides, in units of the effect.
+// The noise floor on both sides of 0, in units of the effect.
 Interval noise_band(const Contrast &c) {
     return {c.ratio ? 1 / (1 + c.noise) - 1 : -c.noise, c.noise};
 }
 
-// The interval of Holm's procedure. It starts as Bonferroni's interval. If a later step of Holm's
-// procedure excludes a bound that is still inside, the interval ends at this bound.
+// Computes the low end of the interval of Holm's procedure. The interval starts as Bonferroni's
+// interval. If a later step of Holm's procedure excludes a bound inside the interval, the interval
+// ends at this bound.
 void end_above(Contrast &c, double bound) {
     if (c.interval->low > bound) return;
     c.interval->low = bound;
@@ -68,9 +70,9 @@ Verdict verdict_of(const Contrast &c, double level) {
     return c.gain() > 0 ? Verdict::better : Verdict::worse;
 }
 
-// Applies Holm's method to one claim about each member. `p_of`: the member's p, if it can have the
-// claim. `claim` gets each such member and its adjusted p. A planned contrast without a p counts in
-// the adjustment with p = 1.
+// Applies Holm's method to one claim about each member. `p_of` is the member with the claim's
+// p-value. `claim` gets each contrast that has this p-value, with its adjusted p-value. A planned
+// contrast without a p-value counts in the adjustment with p = 1.
 template <typename Claim>
 void decide(const std::vector<Contrast *> &members, std::optional<double> Contrast::*p_of,
             const Claim &claim) {
@@ -97,7 +99,7 @@ void find_p_values(Contrast &c, const Margins &margins) {
 void settle_difference(Contrast &c, double level) {
     const Interval noise = noise_band(c);
     if (c.p_adjusted > level) {
-        // Except for rounding, both ends reach the noise floor already.
+        // The interval reaches the noise floor already, except for rounding.
         c.interval->low = std::min(c.interval->low, noise.high);
         c.interval->high = std::max(c.interval->high, noise.low);
     } else if (c.effect > 0) {
@@ -109,7 +111,7 @@ void settle_difference(Contrast &c, double level) {
 
 void settle_margin(Contrast &c, double level) {
     if (!c.margin) return;
-    // A contrast that is shown to be a gain is no loss, and the reverse.
+    // A contrast that is shown to be a gain cannot be a loss, and the reverse.
     double &implied = c.gain() > 0 ? c.p_non_inferior_adjusted : c.p_non_superior_adjusted;
     implied = std::min(implied, c.p_adjusted);
     const Interval band = c.margin_band();
@@ -133,9 +135,9 @@ void settle_family(const std::vector<Contrast *> &members, const Statistics &s) 
         c->low_is_open = c->high_is_open = false;
         if (!c->enough) continue;
         c->interval = interval_of_effect(*c, 1 - each);
-        if (!c->interval) continue; // too few resamples
+        if (!c->interval) continue; // there are too few resamples
         find_p_values(*c, s.margins);
-        // The level of Holm's first step holds whatever the other contrasts show.
+        // The level of Holm's first step is valid for any results of the other contrasts.
         find_detectable(*c, each);
     }
     decide(members, &Contrast::p, [&](Contrast &c, double adjusted) {
@@ -164,7 +166,7 @@ double Contrast::p_within_adjusted() const {
 Interval Contrast::margin_band() const {
     if (!margin) return {};
     if (!ratio) return {-*margin, *margin};
-    // A loss of 5% is A / B = 0.95 if higher is better, 1.05 if lower is.
+    // A loss of 5% means A / B = 0.95 if higher is better, and 1.05 if lower is better.
     if (meaning.higher_is_better) return {-*margin, 1 / (1 - *margin) - 1};
     return {1 / (1 + *margin) - 1, *margin};
 }

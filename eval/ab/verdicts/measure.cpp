@@ -30,7 +30,8 @@ PairedCounts count_pairs(const Pairs &pairs) {
     return c;
 }
 
-// Speeds use trimmed means, because there are few rounds, and other programs sometimes disturb one.
+// Speeds use trimmed means, because there are few rounds and other programs sometimes disturb a
+// round.
 void measure_speed(Contrast &c, const Pairs &pairs, const ClusterSums &differences) {
     const auto trimmed = [](const ClusterSums &sums) {
         std::vector<double> means;
@@ -79,7 +80,7 @@ bool are_positive(const std::vector<double> &values) {
     return std::all_of(values.begin(), values.end(), [](double v) { return v > 0; });
 }
 
-// The geometric mean of A, from the logarithms of the documents' numbers.
+// Computes the geometric mean of A from the logarithms of the documents' numbers.
 void measure_size(Contrast &c, const Pairs &pairs, const Statistics &s) {
     std::vector<double> logarithms = pairs.a;
     for (double &v : logarithms) v = std::log(v);
@@ -111,7 +112,7 @@ std::optional<Interval> interval_of_effect(const Contrast &c, double confidence)
     if (!found) return std::nullopt;
     Interval out{effect_of(found->low, c.ratio), effect_of(found->high, c.ratio)};
     if (c.bounded) out = {std::max(out.low, -1.0), std::min(out.high, 1.0)};
-    // The ends of ratios and shares are rounded. The effect itself is inside.
+    // The ends of ratios and shares are rounded, but the effect must be inside the interval.
     return Interval{std::min(out.low, c.effect), std::max(out.high, c.effect)};
 }
 
@@ -182,10 +183,10 @@ void measure_contrast(Contrast &c, const Pairs &pairs, const Statistics &s) {
         if (c.gains + c.losses > 0) c.step = steps / static_cast<double>(c.gains + c.losses);
         find_inference(c, pairs, sums, s);
     }
-    // Without enough documents no interval holds.
+    // Without enough documents, no interval is reliable.
     if (c.inference && c.enough)
         c.interval = c.interval_alone = interval_of_effect(c, s.confidence);
-    if (!c.planned) c.inference.reset(); // thousands of contrasts would take much memory
+    if (!c.planned) c.inference.reset(); // otherwise thousands of contrasts would need much memory
 }
 
 std::vector<Contrast> contrast_cells(const Contrast &named, const Cell &a, const Cell &b,

@@ -10,39 +10,40 @@
 
 namespace keel::ab {
 
-// A noise floor: a difference, or a ratio A / B - 1.
+// A noise floor. `size` is a difference, or a ratio A / B - 1 if `is_ratio` is true.
 struct Floor {
     double size = 0;
     bool is_ratio = false;
 
-    // In units of the contrast's effect.
+    // The floor in the units of the contrast's effect.
     double of(const Contrast &contrast) const;
 };
 
-// The noise floor: the distance of the reference's second run from its first. No verdict may rest
-// on effects below it.
+// The noise floors of an experiment, from two runs of the reference. A verdict never rests on an
+// effect below the noise floor.
 class Noise {
   public:
     Noise() = default;
-    // Uses all reruns in the table. Keeps no reference to `table`, `names` and `statistics`.
+    // Uses all second runs (reruns) in the table. Keeps no reference to the arguments.
     Noise(const Table &table, const Names &names, const Statistics &statistics);
 
-    // The noise floor; effects up to it count as noise. Quality metrics: the mean of |first -
-    // second| over the items, which bounds the change of the mean for any choice of documents. It
-    // is 0 if all are equal to the bit. Times and rates, which differ in every run: the end of the
-    // difference's interval that is farther from 0. 0 if nothing was run twice.
+    // The noise floor of a contrast; effects up to it count as noise. For quality metrics: the mean
+    // of |first run - second run| over the items. This bounds the change of the mean for any choice
+    // of documents; it is 0 if all numbers are equal to the bit. For times and rates, which differ
+    // in every run: the end of the difference's interval that is farther from 0. The floor is 0 if
+    // the reference ran only once.
     double of(const Contrast &contrast) const;
-    // The second run against the first.
+    // The contrasts of the second run with the first.
     const std::vector<Contrast> &contrasts() const { return contrasts_; }
 
   private:
     std::vector<Contrast> contrasts_;
-    // By protocol, task, metric, length.
+    // Key: protocol, task, metric, length.
     std::map<std::tuple<std::string, std::string, std::string, int64_t>, Floor> floors_;
 };
 
-// The mean of |A - B| over the items that both have; if the metric is compared as a ratio and all
-// numbers are above 0: by logarithms, as a ratio.
+// The mean of |A - B| over the items that both cells have. If the metric is compared as a ratio and
+// all numbers are above 0, the mean is computed from logarithms and is a ratio.
 Floor mean_distance(const Cell &a, const Cell &b, const Names &names);
 
 } // namespace keel::ab

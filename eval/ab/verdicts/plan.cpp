@@ -8,7 +8,7 @@
 namespace keel::ab {
 namespace {
 
-// Does `name` ("task/metric", or "task" for all its metrics) name this metric?
+// True if `name` names this metric. `name` is "task/metric", or "task" for all metrics of a task.
 bool is_named(const std::string &name, const std::string &task, const std::string &metric) {
     return name == task || name == task + "/" + metric;
 }
@@ -23,7 +23,7 @@ Plan::Plan(const Table &table)
     : primary_(table.header.statistics.primary), contrasts_(table.header.contrasts),
       sweeps_(table.header.sweeps) {
     if (!primary_.empty()) return;
-    // Older results may name no primary metric.
+    // Older results may have no primary metric. Then the first quality metric is used.
     for (const Cell &cell : table.cells) {
         if (!cell.kind.is_quality() || cell.arm.ends_with(rerun_suffix)) continue;
         primary_ = cell.task + "/" + cell.metric;
@@ -66,11 +66,12 @@ void Plan::note_missing(const std::vector<Contrast> &contrasts,
                    is_named(on, c.task, c.metric);
         });
         if (!found)
-            notes.push_back(fmt::format(
-                "the planned contrast of {} and {} on {} has no results of both at one budget",
-                printable(one.a, 60), printable(one.b, 60), printable(on, 120)));
+            notes.push_back(fmt::format("the planned contrast of {} and {} on {} is missing: no "
+                                        "budget has results of both arms",
+                                        printable(one.a, 60), printable(one.b, 60),
+                                        printable(on, 120)));
     }
-    // A primary that is a whole task (older results) has tests beside sizes.
+    // In older results, the primary may be a whole task. Then it may have both tests and sizes.
     bool is_size = false, is_test = false;
     for (const Contrast &c : contrasts) {
         if (!is_primary(c.task, c.metric)) continue;
@@ -78,9 +79,9 @@ void Plan::note_missing(const std::vector<Contrast> &contrasts,
         is_test = is_test || c.planned;
     }
     if (is_size && !is_test)
-        notes.push_back(fmt::format(
-            "{} against the reference is a size, not a test: plan pairs of arms for verdicts on it",
-            printable(primary_, 120)));
+        notes.push_back(fmt::format("{} is a distance from the reference, so it has a size and no "
+                                    "verdict; for verdicts, list pairs of arms in 'contrasts'",
+                                    printable(primary_, 120)));
 }
 
 } // namespace keel::ab

@@ -8,24 +8,25 @@
 
 namespace keel::ab {
 
-// The planned contrasts of an experiment. The header of its results lists them (`contrasts` of the
-// experiment's file). Without a list they are: each arm but the sweeps against the reference, on
-// the primary metric. Contrasts at equal bytes are never planned.
+// The planned contrasts of an experiment: the contrasts that get a verdict. `contrasts` in the
+// experiment's file lists them, and the header of the results has the list. If there is no list,
+// each arm except the sweeps is compared with the reference on the primary metric. Contrasts at
+// equal bytes are never planned.
 class Plan {
   public:
     explicit Plan(const Table &table);
 
     const std::string &primary() const { return primary_; } // Summary::primary
     bool is_primary(const std::string &task, const std::string &metric) const;
-    bool is_default() const { return contrasts_.empty(); } // no list
-    // The kind, arms, task and metric of `contrast` must be set.
+    bool is_default() const { return contrasts_.empty(); } // true if there is no list
+    // True if the contrast is planned. Its kind, arms, task and metric must be set.
     bool has(const Contrast &contrast) const;
-    // Is the pair of arms in the list, in either order? Without a list, all pairs are.
+    // True if the pair of arms is in the list, in either order, or if there is no list.
     bool lists(const std::string &a, const std::string &b) const;
-    // Is the pair in the list as b against a?
+    // True if the list has the pair in the order (b, a).
     bool is_reversed(const std::string &a, const std::string &b) const;
-    // Adds a note for each listed contrast that is not among `contrasts`. Adds a note if the
-    // primary metric has sizes instead of tests.
+    // Adds a note for each listed contrast that is missing in `contrasts`. Adds another note if the
+    // primary metric has a size instead of a test (Contrast::is_size).
     void note_missing(const std::vector<Contrast> &contrasts,
                       std::vector<std::string> &notes) const;
 

@@ -16,8 +16,8 @@
 namespace keel::ab {
 namespace {
 
-// The most contrasts for pairs of arms at a budget. If there are more, only those of the primary
-// task are made, and a note says so.
+// Limit for the contrasts of pairs of arms at a budget. If there are more pairs, only contrasts on
+// the primary task are made, and a note reports it.
 constexpr size_t most_pair_contrasts = 3000;
 constexpr size_t most_equal_bytes_arms = 8;
 
@@ -34,8 +34,8 @@ class Builder {
 
     Summary build() {
         if (table_.cells.empty())
-            throw_error(ErrorKind::input,
-                        "the experiment's results hold no item: it ended before its first one");
+            throw_error(ErrorKind::input, "the results have no items, because the experiment ended "
+                                          "before the first one; run it again");
         for (const Cell &cell : table_.cells)
             out_.cells.push_back(summarize_cell(cell, statistics()));
         mark_fronts();
@@ -84,8 +84,8 @@ class Builder {
         return out;
     }
 
-    // The reference's cell for the cell of an arm: at the same budget, or else with its whole
-    // cache.
+    // Returns the reference's cell that belongs to the cell of an arm: the one at the same budget,
+    // or else the one with the whole cache.
     const Cell *reference_of(const Cell &cell) const {
         for (const std::string &budget : {cell.budget, std::string("full")})
             if (const Cell *found =
@@ -94,7 +94,7 @@ class Builder {
         return nullptr;
     }
 
-    // The reference's distance from itself, if it was not measured.
+    // Makes the cell with the reference's distance from itself, if this distance was not measured.
     std::optional<Cell> implied_reference(const Cell &cell) const {
         if (!is_distance(cell.metric)) return std::nullopt;
         const bool known =
@@ -156,7 +156,7 @@ class Builder {
     void add_reference_contrasts() {
         if (reference().empty()) {
             out_.notes.push_back(
-                "no reference was declared: arms are compared with each other alone");
+                "no reference was declared, so arms are compared only with each other");
             return;
         }
         std::set<std::string> unmatched;
@@ -175,12 +175,12 @@ class Builder {
         }
         for (const std::string &what : unmatched)
             out_.notes.push_back(fmt::format(
-                "the reference '{}' has no results for {}: nothing is compared with it there",
+                "the reference '{}' has no results for {}, so no arm is compared with it there",
                 printable(reference(), 60), printable(what, 120)));
     }
 
     void add_pair_contrasts() {
-        // Cells of one question at one budget, in the order of the arms.
+        // The cells with the same protocol, task, metric and budget, in the order of the arms.
         std::map<std::tuple<std::string, std::string, std::string, std::string>,
                  std::vector<const Cell *>>
             groups;
@@ -207,10 +207,10 @@ class Builder {
                 return !plan_.is_primary(cell.task, cell.metric);
             });
             if (all.size() > most_pair_contrasts) all.resize(most_pair_contrasts);
-            out_.notes.push_back(fmt::format(
-                "{} pairs of arms are more than {}: {} are compared with each other, on "
-                "the primary metric; 'contrasts' declares the ones that matter",
-                before, most_pair_contrasts, all.size()));
+            out_.notes.push_back(fmt::format("{} pairs of arms are more than {}: only {} are "
+                                             "compared, on the primary metric; list "
+                                             "the important pairs in 'contrasts'",
+                                             before, most_pair_contrasts, all.size()));
         }
         for (const auto &[a, b] : all) add(measure(Contrast::Kind::pair, *a, *b));
     }
@@ -227,15 +227,14 @@ class Builder {
         const auto wanted = [&](const std::string &a, const std::string &b) {
             if ((a == reference() && is_plain(a)) || (b == reference() && is_plain(b)))
                 return false;
-            if (is_plain(a) && is_plain(b)) return false; // neither has a choice of sizes
+            if (is_plain(a) && is_plain(b)) return false; // neither arm has several sizes
             if (!plan_.is_default() && plan_.lists(a, b)) return true;
             return is_plain(a) || is_plain(b) || (few && plan_.is_default());
         };
         if (!few && plan_.is_default())
-            out_.notes.push_back(
-                "at equal bytes, arms are compared with those that evict nothing alone, "
-                "since there are many; "
-                "'contrasts' declares others");
+            out_.notes.push_back("there are many arms, so at equal bytes arms are compared only "
+                                 "with arms that evict "
+                                 "nothing; list other pairs in 'contrasts'");
         EqualBytes found = compare_at_equal_bytes(table_, names_, statistics(), wanted);
         for (Contrast &c : found.contrasts) {
             c.family = "exploratory";
@@ -247,7 +246,8 @@ class Builder {
         note_peaks();
     }
 
-    // "snapkv at tokens:128"; with " (prefill of its own)" if the arm does not share a prefill.
+    // For example "snapkv at tokens:128". With " (prefill of its own)" if the arm shares no
+    // prefill.
     std::string prefill_text(const std::string &arm, const std::string &budget) const {
         const auto &own = table_.header.own_prefills;
         const bool is_own =
@@ -256,7 +256,7 @@ class Builder {
     }
 
     // Arms that hold the same bytes while items are scored may have had different peaks before.
-    // Adds a note about the pair whose peaks differ most.
+    // Adds a note about the pair with the largest difference between the peaks.
     void note_peaks() {
         constexpr double alike = 1.1;
         double most = alike;
@@ -273,7 +273,7 @@ class Builder {
         const bool a_more = c.a_peak_bytes > c.b_peak_bytes;
         const std::string a = prefill_text(c.a, c.a_budget), b = prefill_text(c.b, c.b_budget);
         out_.notes.push_back(fmt::format(
-            "arms that hold the same bytes while items are scored can differ at the peak: on "
+            "arms with the same bytes while items are scored can have different peaks: on "
             "{}{}, where both hold {}, {} held up to {}, {:.0f}% more than {} with {}",
             printable(c.task, 60), protocol_text(c.protocol), bytes_text(c.at_bytes),
             a_more ? a : b, bytes_text(std::max(c.a_peak_bytes, c.b_peak_bytes)), 100 * (most - 1),

@@ -11,24 +11,25 @@
 #include <vector>
 
 // All results of an experiment, computed once from its records. The terminal, summary.json and
-// report.html show them.
+// report.html all show this summary.
 namespace keel::ab {
 
-// The numbers of one cell.
+// The numbers of one cell, for display.
 struct CellSummary {
     const Cell *cell = nullptr;
     uint64_t items = 0, clusters = 0;
     double mean = 0;
-    // The interval of the mean. If all values are 0 or 1: Wilson's, widened for items that share
-    // documents.
+    // The interval of the mean. If all values are 0 or 1, it is Wilson's interval, widened because
+    // items share documents.
     std::optional<Interval> interval;
     double median = 0, p25 = 0, p75 = 0, p99 = 0;
-    // Is the cell on the Pareto front: no other arm has at least its quality with fewer bytes?
-    // on_front uses the bytes while items were scored, on_peak_front uses the peak.
+    // True if the cell is on the Pareto front, so no other arm has at least its quality with at
+    // most its bytes. For on_front, the bytes are the mean while items are scored; for
+    // on_peak_front, the peak.
     bool on_front = false, on_peak_front = false;
 };
 
-// Speeds by the length at which they were measured.
+// Speeds at one length (tokens in the cache).
 struct SpeedRow {
     CellKey key;
     int64_t length = 0;
@@ -41,17 +42,19 @@ struct Summary {
     std::string primary; // "task/metric"; in older results it may be a task's name
     uint64_t records = 0;
     std::vector<CellSummary> cells;
-    // Those against the reference come first, then pairs. Each group is in the order of the cells.
+    // Contrasts with the reference come first, then pairs of other arms. Each group has the order
+    // of the cells.
     std::vector<Contrast> contrasts;
     std::vector<Contrast> equal_bytes;
     std::vector<Apart> apart;
-    std::vector<Contrast> noise; // the reference against itself
+    std::vector<Contrast> noise; // the second run of the reference against its first
     std::vector<SpeedRow> speeds;
-    std::vector<Warning> warnings;  // recorded warnings, and warnings that follow from the numbers
-    std::vector<std::string> notes; // about the comparisons, and about parts that were left out
+    std::vector<Warning> warnings;  // recorded warnings, and warnings that the numbers cause
+    std::vector<std::string> notes; // about comparisons, and about contrasts that were left out
 };
 
-// `table` must outlive the summary. Throws Error(input) if there is nothing to summarize.
+// Computes the summary. `table` must outlive the summary. Throws Error(input) if the table has no
+// items.
 Summary summarize(const Table &table, const Names &names);
 
 // The contents of summary.json. docs/reference/experiments.md describes them.
@@ -60,18 +63,19 @@ nlohmann::ordered_json summary_json(const Summary &summary);
 // The list of contrasts in summary.json.
 nlohmann::ordered_json json_of_contrasts(const std::vector<Contrast> &contrasts);
 
-// The margins of the planned contrasts: {"hit": {"margin": 0.05, "unit": "points", "text": "5
-// points"}}.
+// The margins of the planned contrasts as JSON. Example: {"hit": {"margin": 0.05, "unit": "points",
+// "text": "5 points"}}.
 nlohmann::ordered_json margins_json(const std::vector<Contrast> &contrasts);
 
-// The text for the terminal: the verdicts of the planned contrasts, then exploratory effects, then
-// notes.
+// The text for the terminal: first the verdicts of the planned contrasts, then exploratory effects,
+// then notes.
 std::string summary_text(const Summary &summary);
 
-// Contrasts as an aligned table. If none is planned, it has no columns for p and verdict.
+// Contrasts as an aligned table. If no contrast is planned, the table has no columns for p and
+// verdict.
 std::string contrast_table(const std::vector<const Contrast *> &contrasts);
 
-// If the full cache has a lower share of hits, the results of policies mean nothing.
+// If the reference's share of hits is below this limit, the results of policies mean little.
 inline constexpr double reference_floor = 0.7;
 
 } // namespace keel::ab

@@ -1,4 +1,4 @@
-// Verdicts as text.
+// Writes verdicts as text.
 #include "eval/ab/verdicts/equal_bytes.hpp"
 
 #include "base/display.hpp"
@@ -111,7 +111,7 @@ std::string verdict_line(const Contrast &c) {
         a += fmt::format(" where both hold {}", bytes_text(c.at_bytes));
     const std::string what = fmt::format(
         "{} {}{}{}", printable(c.task, 60), printable(c.metric, 60),
-        c.length < 0 ? "" : fmt::format(" behind {} tokens", c.length), protocol_text(c.protocol));
+        c.length < 0 ? "" : fmt::format(" after {} tokens", c.length), protocol_text(c.protocol));
     if (c.items == 0) return fmt::format("{} and {} have no item of {} in common", a, b, what);
     const char *says = c.verdict == Verdict::better                ? "is better than"
                        : c.verdict == Verdict::worse               ? "is worse than"
@@ -129,8 +129,9 @@ std::string verdict_line(const Contrast &c) {
     } else if (!c.planned || !c.enough) {
         out += c.planned ? "; too few documents for a verdict" : "; exploratory";
     } else if (!c.detectable) {
-        out += "; an experiment of this size can show nothing";
-        // 0: numbers without any spread do not show which effect could have been seen.
+        out += "; an experiment of this size can show no effect";
+        // A detectable effect of 0 means that the numbers have no spread, so they do not show which
+        // effect could have been seen.
     } else if (*c.detectable > 0) {
         out += "; an experiment of this size could have seen " + detectable_text(c);
     }

@@ -14,7 +14,8 @@ namespace keel::ab {
 namespace {
 
 constexpr double saves_nothing = 0.99, much_more = 1.1;
-constexpr uint64_t most_resamples = 1'000'000; // that an experiment may ask for
+// limit for the resamples that this warning recommends
+constexpr uint64_t most_resamples = 1'000'000;
 class Finder {
   public:
     explicit Finder(Summary &summary) : out_(summary) {}
@@ -45,18 +46,19 @@ class Finder {
             return;
         if (one.mean < reference_floor)
             add(cell.arm, cell.budget, cell.protocol, cell.task,
-                fmt::format(
-                    "the reference itself reaches only {:.3f} in {}: below {} what a policy loses "
-                    "says little",
-                    one.mean, printable(cell.metric, 60), reference_floor));
+                fmt::format("the reference itself reaches only {:.3f} in {}; below {}, the losses "
+                            "of policies "
+                            "mean little",
+                            one.mean, printable(cell.metric, 60), reference_floor));
     }
 
-    // An arm with a budget should evict and save memory. An arm that keeps all need not.
+    // An arm with a budget should evict and save memory. Arms without a budget need not.
     void look_at_memory(const Cell &cell) {
         if (cell.budget == "full" || !cell.kind.is_quality() || cell.records == 0) return;
         if (cell.without_eviction == cell.records) {
             add(cell.arm, cell.budget, cell.protocol, cell.task,
-                "nothing was evicted: the budget was never reached, so this is the full cache");
+                "nothing was evicted, because the budget was never reached; the arm equals the "
+                "full cache");
         } else if (cell.without_eviction > 0) {
             add(cell.arm, cell.budget, cell.protocol, cell.task,
                 fmt::format("nothing was evicted in {} of {} items", cell.without_eviction,
@@ -65,7 +67,7 @@ class Finder {
         if (cell.without_eviction < cell.records && cell.own_full_kv_bytes > 0 &&
             cell.kv_bytes >= saves_nothing * cell.own_full_kv_bytes)
             add(cell.arm, cell.budget, cell.protocol, cell.task,
-                fmt::format("slots were evicted but no memory was saved: {} of {} are held{}",
+                fmt::format("slots were evicted but no memory was saved: the arm holds {} of {}{}",
                             format_bytes(static_cast<uint64_t>(cell.kv_bytes)),
                             format_bytes(static_cast<uint64_t>(cell.own_full_kv_bytes)),
                             beside(cell)));
@@ -85,42 +87,43 @@ class Finder {
         if (static_cast<double>(cell.peak_kv_bytes) <= much_more * static_cast<double>(peak))
             return;
         add(cell.arm, cell.budget, cell.protocol, cell.task,
-            fmt::format("at the peak the arm held {} (cache plus policy); the reference never held "
-                        "more than {}",
-                        format_bytes(cell.peak_kv_bytes), format_bytes(peak)));
+            fmt::format(
+                "the arm's peak was {} (cache and policy data), but the reference never held "
+                "more than {}",
+                format_bytes(cell.peak_kv_bytes), format_bytes(peak)));
     }
 
     static std::string beside(const Cell &cell) {
         if (cell.policy_bytes < 1) return {};
-        return fmt::format(", {} of it for the policy's own numbers",
+        return fmt::format(", {} of it for the policy's data",
                            format_bytes(static_cast<uint64_t>(cell.policy_bytes)));
     }
 
     void look_at_records(const Cell &cell) {
         if (cell.contradicting > 0)
             add(cell.arm, cell.budget, cell.protocol, cell.task,
-                fmt::format(
-                    "{} {} recorded twice with different {} (item '{}'): the first ones count",
-                    cell.contradicting, cell.contradicting == 1 ? "item was" : "items were",
-                    printable(cell.metric, 60), printable(cell.contradiction, 60)));
+                fmt::format("{} {} recorded twice with different {} (for example '{}'); the first "
+                            "record counts",
+                            cell.contradicting, cell.contradicting == 1 ? "item was" : "items were",
+                            printable(cell.metric, 60), printable(cell.contradiction, 60)));
     }
 
     void look_at_pairs(const Contrast &c) {
         const uint64_t missing = c.only_a + c.only_b;
         if (missing > 0)
             add(c.a, c.a_budget, c.protocol, c.task,
-                fmt::format(
-                    "{} of {} items of {} are not in both this arm and {} ({} here alone, {} there "
-                    "alone; '{}' for "
-                    "one): they are left out of the pairs",
-                    missing, missing + c.items, printable(c.metric, 60), printable(c.b, 60),
-                    c.only_a, c.only_b, printable(c.missing, 60)));
+                fmt::format("{} of {} items of {} are not in both this arm and {} ({} only here, "
+                            "{} only there; "
+                            "for example '{}'); they are not compared",
+                            missing, missing + c.items, printable(c.metric, 60), printable(c.b, 60),
+                            c.only_a, c.only_b, printable(c.missing, 60)));
         look_at_documents(c);
         if (c.items > 0 && c.planned && !c.meaning.is_quality() && c.ratio && !c.detectable &&
             c.verdict == Verdict::not_distinguishable)
             add({}, {}, c.protocol, c.task,
-                fmt::format("{} rounds of {} can show no effect: give the task more 'repeats'",
-                            c.clusters, printable(c.metric, 60)));
+                fmt::format(
+                    "{} rounds of {} are too few to show an effect; give the task more 'repeats'",
+                    c.clusters, printable(c.metric, 60)));
     }
 
     void look_at_documents(const Contrast &c) {
@@ -130,20 +133,21 @@ class Finder {
             add({}, {}, c.protocol, c.task,
                 fmt::format(
                     "only {} independent documents: too few for an interval or a verdict on "
-                    "{}; {} are asked for",
+                    "{}; use at least {}",
                     c.clusters, metric, asked_documents));
         } else if (!c.bounded && c.clusters < asked_documents) {
             add({}, {}, c.protocol, c.task,
                 fmt::format(
-                    "{} documents: intervals of {} hold if its numbers are not very skewed; "
-                    "{} are asked for",
+                    "{} documents: intervals of {} hold only if its numbers are not very skewed; "
+                    "use at least {} to be sure",
                     c.clusters, metric, asked_documents));
         }
         if (c.planned && c.enough && !c.is_size && !c.interval) look_at_missing_interval(c, metric);
         if (c.planned && c.meaning.ratio && !c.ratio)
             add(c.a, c.a_budget, c.protocol, c.task,
-                fmt::format("{} is 0 in a document: compared as differences, without a margin",
-                            metric));
+                fmt::format(
+                    "{} is 0 in a document, so it is compared as a difference, without a margin",
+                    metric));
     }
 
     void look_at_missing_interval(const Contrast &c, const std::string &metric) {
@@ -151,13 +155,13 @@ class Finder {
         const uint64_t fewest = resamples_needed(s.confidence, c.family_size);
         if (s.resamples < fewest) {
             add({}, {}, c.protocol, c.task,
-                fmt::format("statistics.resamples is too small for {} planned contrasts: give at "
-                            "least {}",
-                            c.family_size,
-                            std::max(fewest, std::min(20 * fewest, most_resamples))));
+                fmt::format(
+                    "statistics.resamples is too small for {} planned contrasts: set it to at "
+                    "least {}",
+                    c.family_size, std::max(fewest, std::min(20 * fewest, most_resamples))));
         } else {
             add(c.a, c.a_budget, c.protocol, c.task,
-                fmt::format("{} differs from that of {} in so few of {} documents that there is "
+                fmt::format("{} differs from that of {} in too few of {} documents, so there is "
                             "no interval and no verdict",
                             metric, printable(c.b, 60), c.clusters));
         }
@@ -166,17 +170,16 @@ class Finder {
     void look_at_noise() {
         if (out_.header.reference.empty()) return;
         if (out_.noise.empty()) {
-            add({}, {}, {}, {},
-                "the reference was not run against itself: the noise floor is not known");
+            add({}, {}, {}, {}, "the reference was not run twice, so the noise floor is not known");
             return;
         }
         for (const Contrast &c : out_.noise) {
             if (c.meaning.is_quality() && c.identical < c.items)
                 add(c.b, c.b_budget, c.protocol, c.task,
-                    fmt::format("the reference differs from itself in {} of {} items of {}: its "
-                                "runs are not "
-                                "deterministic",
-                                c.items - c.identical, c.items, printable(c.metric, 60)));
+                    fmt::format(
+                        "two runs of the reference differ in {} of {} items of {}; its runs "
+                        "are not deterministic",
+                        c.items - c.identical, c.items, printable(c.metric, 60)));
         }
     }
 

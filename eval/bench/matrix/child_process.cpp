@@ -16,13 +16,13 @@ extern char **environ;
 namespace keel {
 namespace {
 
-// A running child process. The destructor waits for its end, so no child is left behind.
+// A running child process. The destructor waits until the process ends, so no child stays behind.
 class Child {
   public:
     Child(const std::filesystem::path &program, const std::vector<std::string> &arguments) {
         int ends[2];
         if (::pipe2(ends, O_CLOEXEC) != 0)
-            throw_error(ErrorKind::runtime, "a pipe: {}", std::strerror(errno));
+            throw_error(ErrorKind::runtime, "cannot create a pipe: {}", std::strerror(errno));
         read_end_ = ends[0];
         posix_spawn_file_actions_t files;
         posix_spawnattr_t attributes;
@@ -69,8 +69,8 @@ class Child {
             if (interrupted() && !told) {
                 told = true;
                 ::kill(pid_,
-                       // Ctrl-C in a terminal reaches the child too. SIGINT from `kill` reaches
-                       // only this process.
+                       // Ctrl-C in a terminal sends SIGINT to the child too. A SIGINT from `kill`
+                       // reaches only this process, so this process sends it to the child.
                        SIGINT);
             }
             pollfd fd{read_end_, POLLIN, 0};
@@ -81,7 +81,8 @@ class Child {
             if (n <= 0) return;
             out.append(piece, static_cast<size_t>(n));
             if (out.size() > most)
-                throw_error(ErrorKind::runtime, "a run printed more than {} bytes", most);
+                throw_error(ErrorKind::runtime,
+                            "the child process printed more than {} bytes, the limit", most);
         }
     }
 

@@ -9,12 +9,13 @@
 namespace keel {
 
 struct ChildResult {
-    int code = -1; // its exit code, or 128 + the number of the signal that ended it
+    int code = -1; // exit code, or 128 + number of the signal that ended the child
+    // The standard output of the child.
     std::string out;
 };
 
-// Runs a program to its end and returns its standard output. Its standard error goes to ours. When
-// `interrupted` returns true, the child gets SIGINT once. Throws Error(runtime) if the program
+// Runs a program to its end and returns its standard output. The program uses our standard error.
+// If `interrupted` returns true, the program gets SIGINT once. Throws Error(runtime) if the program
 // cannot be started, or if it prints more than `most` bytes.
 ChildResult run_child(const std::filesystem::path &program,
                       const std::vector<std::string> &arguments,

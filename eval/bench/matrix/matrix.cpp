@@ -21,14 +21,13 @@ using namespace yaml;
 
 constexpr size_t most_runs = 10'000, most_choices = 1000;
 
-// Keys of a pipeline with their values, in the form of --set.
+// Reads keys of a pipeline with their values. Returns them in the form of --set.
 std::vector<MatrixSet> read_sets(const YamlNode &node) {
     if (node.is_null()) return {};
     if (!node.is_map())
-        fail(node.where(),
-             fmt::format(
-                 "expected keys of a pipeline for 'set', as {{model.context: 1024}}, found {}",
-                 describe(node)));
+        fail(node.where(), fmt::format("expected keys of a pipeline for 'set', for example "
+                                       "{{model.context: 1024}}, found {}",
+                                       describe(node)));
     std::vector<MatrixSet> sets;
     for (const YamlEntry &entry : node.entries) {
         if (entry.key == "model.path" || entry.key == "policy.log")
@@ -50,8 +49,8 @@ std::vector<MatrixSet> read_sets(const YamlNode &node) {
     return sets;
 }
 
-// Reads an item of an axis: a word, or a map with the word under `key`, a name and settings.
-// `setting`: the key that the word sets.
+// Reads an item of an axis. The item is a word, or a map with the word under `key`, a name and
+// settings. `setting` is the pipeline's key that the word sets.
 MatrixChoice read_choice(const YamlNode &node, const std::string &key, const std::string &setting,
                          std::string *word = nullptr) {
     MatrixChoice choice;
@@ -82,14 +81,14 @@ template <typename Choice> void check_names(const std::vector<Choice> &choices) 
         for (size_t j = 0; j < i; ++j) {
             if (choices[i].name == choices[j].name)
                 fail(choices[i].where,
-                     fmt::format("the name '{}' twice; give one of them another `name`",
+                     fmt::format("two items have the name '{}'; give one of them another `name`",
                                  printable(choices[i].name, 60)));
         }
     }
 }
 
-// Reads an axis. If the file does not have it: one choice that sets `otherwise`; without settings
-// if `otherwise` is empty.
+// Reads an axis. If the file does not have the axis, returns one choice that sets `setting` to
+// `otherwise`. If `otherwise` is empty, this choice has no settings.
 std::vector<MatrixChoice> read_axis(const YamlNode &root, const char *key, const char *word,
                                     const char *setting, const std::string &otherwise) {
     std::vector<MatrixChoice> choices;
@@ -106,7 +105,7 @@ std::vector<MatrixChoice> read_axis(const YamlNode &root, const char *key, const
     return choices;
 }
 
-// The default value of a pipeline's key.
+// The default value of a key of a pipeline.
 std::string default_of(std::string_view key) { return pipeline::find_key(key)->default_text(); }
 
 const YamlEntry &need(const YamlNode &root, const std::filesystem::path &file, const char *key) {
@@ -150,7 +149,7 @@ BenchMatrix load_matrix(const std::filesystem::path &file, const std::string &ba
     for (const YamlNode *item : items(need(root, file, "lengths").value, "lengths", most_runs)) {
         const int64_t length = integer(*item, "a length in tokens", 1, int64_t{1} << 24);
         if (std::find(m.lengths.begin(), m.lengths.end(), length) != m.lengths.end())
-            fail(item->where(), fmt::format("the length {} twice", length));
+            fail(item->where(), fmt::format("the length {} is listed twice; remove one", length));
         m.lengths.push_back(length);
         m.length_places.push_back(item->where());
     }
@@ -166,7 +165,7 @@ BenchMatrix load_matrix(const std::filesystem::path &file, const std::string &ba
         for (const YamlNode *item : items(batch->value, "batch", most_choices)) {
             const int64_t n = integer(*item, "sequences at once", 1, Pipeline::most_batch);
             if (std::find(m.sequences.begin(), m.sequences.end(), n) != m.sequences.end())
-                fail(item->where(), fmt::format("{} sequences at once twice", n));
+                fail(item->where(), fmt::format("batch: {} is listed twice; remove one", n));
             m.sequences.push_back(n);
         }
     }
@@ -177,7 +176,7 @@ BenchMatrix load_matrix(const std::filesystem::path &file, const std::string &ba
         static_cast<double>(m.caches.size()) * static_cast<double>(m.policies.size()) *
         static_cast<double>(m.syncs.size()) * static_cast<double>(m.lengths.size());
     if (runs > static_cast<double>(most_runs))
-        throw_error(ErrorKind::input, "{}: {:.0f} combinations, at most {} are measured",
+        throw_error(ErrorKind::input, "{}: the file has {:.0f} combinations; expected at most {}",
                     file.string(), runs, most_runs);
     return m;
 }
@@ -191,7 +190,7 @@ std::string MatrixRun::key(const BenchMatrix &matrix, const std::string &circums
     std::string text = fmt::format("{}\n{}\n{}\n{}\n{}\n{}\n", circumstances, path.string(), length,
                                    matrix.decode, matrix.repeat, matrix.probe_mib.value_or(-1));
     for (const std::string &set : sets) text += set + '\n';
-    // For a single sequence the key is the same as in versions that knew only one.
+    // For a single sequence, the key is the same as in versions that could not measure several.
     if (matrix.sequences != std::vector<int64_t>{1})
         text += fmt::format("batch {}\n", fmt::join(matrix.sequences, ","));
     return fingerprint(text);

@@ -25,8 +25,8 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
-// Size and time of a file, or of each file in a folder. Changed weights count as another model,
-// even if the names are the same.
+// The size and time of a file, or of each file in a folder. Files with changed weights count as
+// another model, even if their names are the same.
 std::string stamp_of(const fs::path &path) {
     std::error_code error;
     std::vector<fs::path> files{path};
@@ -46,7 +46,8 @@ std::string stamp_of(const fs::path &path) {
     return stamp;
 }
 
-// Identifies a build without a commit: by the program and its plugins, which a rebuild changes.
+// Identifies a build that has no commit: by the files of the program and its plugins, which a
+// rebuild changes.
 std::string build_stamp(const MatrixProgram &program) {
     const std::string &commit = program.commit;
     if (!commit.empty() && !commit.ends_with("-dirty")) return {};
@@ -102,7 +103,8 @@ Json run_json(const MatrixRun &run, const std::string &key,
 constexpr uint64_t largest_result = uint64_t{8} << 20;
 constexpr JsonLimits result_limits = {.bytes = largest_result};
 
-// Is the file the result with this key? A damaged file is not, and a warning says why.
+// True if the file is the result with this key. For a damaged file, prints a warning with the
+// reason and returns false.
 bool is_result_of(const fs::path &file, const std::string &key) {
     try {
         const std::string text = read_text_file(file, largest_result);
@@ -126,7 +128,8 @@ MatrixMeasurement::MatrixMeasurement(const BenchMatrix &matrix, fs::path folder,
           build_stamp(program_)) {}
 
 void MatrixMeasurement::check(const std::vector<MatrixRun> &runs) const {
-    // The longest sequence that a pipeline can take in. Without a value if its policy makes room.
+    // For each model and its settings: the longest sequence that the pipeline can hold. nullopt if
+    // the policy evicts to make room.
     std::map<std::pair<fs::path, std::vector<std::string>>, std::optional<int64_t>> contexts;
     for (const MatrixRun &run : runs) {
         const auto key = std::pair(run.path, run.sets);
@@ -145,9 +148,10 @@ void MatrixMeasurement::check(const std::vector<MatrixRun> &runs) const {
             }
             const std::optional<int64_t> context = contexts[key];
             if (context && run.length + matrix_.decode > *context) {
-                too_long = fmt::format(
-                    "{}: {}: {} tokens and {} to decode do not fit model.context = {}",
-                    to_string(run.length_where), run.name(), run.length, matrix_.decode, *context);
+                too_long = fmt::format("{}: {}: a prompt of {} tokens and {} decoded tokens "
+                                       "do not fit model.context = {}",
+                                       to_string(run.length_where), run.name(), run.length,
+                                       matrix_.decode, *context);
             }
         } catch (const Error &e) {
             throw Error(e.kind(), run.fault(e));
@@ -177,8 +181,8 @@ int MatrixMeasurement::measure(const MatrixRun &run) const {
         log().warn("{}: {}", run.name(), error.what());
         return -1;
     }
-    // JsonDocument sorts the members of objects. This parser keeps the order of `keel bench
-    // --json`.
+    // JsonDocument sorts the members of objects. This parser keeps the order that `keel bench
+    // --json` writes.
     Json result = Json::parse(child.out);
     const std::string key = key_of(run);
     const Json json = run_json(run, key, arguments, program_, std::move(result));

@@ -10,32 +10,34 @@
 
 namespace keel {
 
-// The program that measures, and a function that makes the config for a model.
+// The program that measures a run, and a function that makes the config of a model.
 struct MatrixProgram {
-    std::filesystem::path path; // path of keel; each run is a process of its own
+    std::filesystem::path path; // path of keel; each run is a separate process
     std::string version, commit;
-    // `sets`: changes in the form of --set. Throws if the model does not exist; may throw to stop.
+    // Makes the config. `sets` has changes in the form of --set. Throws if the model does not
+    // exist. May throw to stop.
     std::function<pipeline::PipelineConfig(const std::filesystem::path &model,
                                            const std::vector<std::string> &sets)>
         load;
-    std::function<bool()> interrupted; // true: the current run is told to stop
+    std::function<bool()> interrupted; // if it returns true, the current run is told to stop
 };
 
-// Measures the runs of a matrix. Keeps each result as a file in a folder. The file's name contains
-// a hash of everything on which the result depends: settings, model files, program, plugins and
-// machine.
+// Measures the runs of a matrix, and keeps each result as a file in a folder. The file's name
+// contains a hash of everything that affects the result: settings, model files, program, plugins
+// and machine.
 class MatrixMeasurement {
   public:
-    // `matrix` must outlive this.
+    // `matrix` must outlive this object.
     MatrixMeasurement(const BenchMatrix &matrix, std::filesystem::path folder,
                       MatrixProgram program);
 
-    // Checks all runs before the first one, so that no time is spent if a later run cannot work.
-    // Throws Error(input) with the place in the file. Reads no weights.
+    // Checks all runs before the first one is measured, so that an error in a later run is found
+    // early. Reads no weights. Throws Error(input) with the place in the file.
     void check(const std::vector<MatrixRun> &runs) const;
-    bool is_done(const MatrixRun &run) const; // is its result in the folder?
-    // Runs `keel bench`. The folder must exist. Returns 0 if the result is in the folder; else the
-    // exit code, or -1 if the output was no result.
+    bool is_done(const MatrixRun &run) const; // true if its result is in the folder
+    // Runs `keel bench` for a run and writes its result into the folder, which must exist. Returns
+    // 0 if the folder then has the result. Otherwise returns the exit code of `keel bench`, or -1
+    // if its output was not a result.
     int measure(const MatrixRun &run) const;
 
   private:

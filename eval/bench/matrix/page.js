@@ -1,10 +1,10 @@
-// The page of benchmark results.
+// The script of the page with benchmark results.
 const lines = rowsOf(data);
 heading(data.title, `${lines.length} lines. Bars and points are medians; strokes go from the ` +
   "slowest to the fastest repeat. Shares are of limits that were measured in between. A click on " +
   "a heading sorts.");
 
-// A colour for each configuration, in the order of their first lines.
+// Each configuration gets a colour, in the order of the first lines of the configurations.
 const looks = new Map(unique(lines.map(l => l.name)).map((name, i) => [name, style(i)]));
 const decodeName = l => l.sequences === 1 ? l.name : `${l.name} / ${l.sequences} at once`;
 const range = (low, high) => isGiven(low) && low !== high ? rate(low) + ".." + rate(high) : "-";
@@ -40,7 +40,7 @@ dataTable(section("Runs"), lines, [
   {name: "file", key: l => l.file},
 ], 200);
 
-// At first 60 bars are shown.
+// Shows the first 60 bars; a button shows the others.
 function barSection(title, bars) {
   const made = section(title), host = el("div"), first = 60;
   made.append(host);
@@ -84,7 +84,8 @@ barSection("Prefill, tokens/s", read.map(l => ({name: `${l.name}, ${l.prompt} to
   value: l.prefill, low: l.prefillLow, high: l.prefillHigh, text: rate(l.prefill),
   colour: looks.get(l.name).colour})));
 
-// Takes the first line of each file, because a file is of one process, which has one peak.
+// Each file has the results of one process, and a process has one peak. So only the first line of
+// each file is used.
 const files = new Map();
 for (const l of lines) if (isGiven(l.peakBytes) && !files.has(l.file)) files.set(l.file, l);
 barSection("Memory at most", Array.from(files.values(), l => ({

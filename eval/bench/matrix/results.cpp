@@ -18,7 +18,7 @@ constexpr uint64_t largest_file = uint64_t{8} << 20;
 constexpr size_t most_files = 20'000;
 constexpr size_t longest_text = 500;
 
-// A member of another type counts as absent, because results of other versions may differ.
+// A member with another type counts as missing, because results of other versions may differ.
 Maybe member(const Maybe &object, const char *key) {
     return object && object->is_object() ? object->find(key) : std::nullopt;
 }
@@ -88,7 +88,7 @@ void load_file(const fs::path &file, std::vector<BenchLine> &lines) {
         !member(result, "model"))
         throw_error(ErrorKind::input,
                     "{}: expected a result of `keel bench matrix` or `keel bench --json`, found "
-                    "something else",
+                    "another kind of JSON",
                     file.string());
     constexpr size_t most_tests = 1000;
     const size_t n = std::min(std::max(prefill->size(), decode->size()), most_tests);
@@ -127,8 +127,8 @@ std::vector<BenchLine> load_bench_lines(const std::vector<fs::path> &paths) {
              !error && it != fs::directory_iterator(); it.increment(error)) {
             if (it->path().extension() == ".json") here.push_back(it->path());
             if (here.size() > most_files)
-                throw_error(ErrorKind::input, "{}: more than {} results", path.string(),
-                            most_files);
+                throw_error(ErrorKind::input, "{}: the folder has more than {} results, the limit",
+                            path.string(), most_files);
         }
         if (error) throw_error(ErrorKind::input, "{}: {}", path.string(), error.message());
         if (here.empty())

@@ -15,7 +15,8 @@ struct Slice {
     size_t bytes;
 };
 
-// The part of worker w in whole units. The buffer is a multiple of units times workers.
+// Returns the part of the buffer that worker w reads, in whole units. The buffer's size is a
+// multiple of units times workers.
 Slice slice(const ThreadTeam::Region &region, PageBuffer &buffer) {
     const size_t each = buffer.size() / region.size() / probe_read_unit * probe_read_unit;
     return {buffer.data() + each * region.worker(), each};
@@ -36,8 +37,8 @@ uint64_t probe_buffer_bytes(uint64_t last_level_cache, uint64_t available_memory
 BandwidthProbe::BandwidthProbe(ThreadTeam &team, uint64_t bytes)
     : team_(team), kernels_(best_probe_kernels()),
       buffer_(whole_units(bytes, team.cpus()), "the bandwidth probe's buffer") {
-    // Writes to every page, because unwritten pages all share one page of zeros, which fits in a
-    // CPU cache. Each worker touches its own part.
+    // Writes to every page. Pages that were never written share one page of zeros, which fits in a
+    // CPU cache. Each worker writes to its own part.
     const auto touch = [](void *user, const ThreadTeam::Region &region) {
         const Slice part = slice(region, *static_cast<PageBuffer *>(user));
         std::memset(part.begin, 1 + static_cast<int>(region.worker() % 100), part.bytes);
@@ -64,7 +65,7 @@ double BandwidthProbe::pass(uint64_t (*read)(const std::byte *, size_t)) {
     const auto body = [](void *user, const ThreadTeam::Region &region) {
         auto &p = *static_cast<Pass *>(user);
         const Slice part = slice(region, p.buffer);
-        region.barrier(); // so the time to wake the team is not measured
+        region.barrier(); // after the barrier, all threads are awake; waking them is not timed
         if (region.worker() == 0) p.start = Clock::now();
         p.sink ^= p.read(part.begin, part.bytes);
         region.barrier();

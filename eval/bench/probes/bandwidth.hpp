@@ -8,27 +8,27 @@
 
 namespace keel {
 
-// The size of a buffer that does not fit in any CPU cache: 1 GiB, or four times the last-level
-// cache if that is more. At most a quarter of the free memory.
+// Returns the size of a buffer that does not fit in any CPU cache: 1 GiB, or four times the
+// last-level cache if that is more. The size is at most a quarter of the available memory.
 uint64_t probe_buffer_bytes(uint64_t last_level_cache, uint64_t available_memory);
 
-// Measures the memory bandwidth: all threads of a team read at the same time, each its own part of
-// a buffer. This bandwidth limits a decode step. It drifts on shared machines, so measure it next
-// to the numbers that are compared with it.
+// Measures the memory bandwidth. All threads of a team read at the same time, each its own part of
+// a buffer. This bandwidth limits a decode step. It varies with time on shared machines, so measure
+// it close to the numbers that are compared with it.
 class BandwidthProbe {
   public:
     struct Reading {
-        // Bytes per second with plain loads, and with software prefetch.
+        // Bytes per second: with plain loads, and with software prefetch.
         double plain = 0, prefetched = 0;
         double best() const { return std::max(plain, prefetched); }
     };
 
-    // Allocates and touches `bytes` of memory (rounded down to whole units per thread). Throws
-    // Error(resource) if there is not enough memory. A buffer of less than one unit per thread
-    // measures nothing.
+    // Allocates `bytes` of memory (rounded down to whole units for each thread) and writes to it.
+    // Throws Error(resource) if there is not enough memory. If the buffer has less than one unit
+    // for each thread, measure() returns 0.
     BandwidthProbe(ThreadTeam &team, uint64_t bytes);
 
-    Reading measure(); // one pass of each kind
+    Reading measure(); // reads the buffer once with plain loads, once with prefetch
     uint64_t bytes() const { return buffer_.size(); }
     const char *isa() const { return kernels_.isa; }
 

@@ -40,8 +40,8 @@ double run_pass(ThreadTeam &team, Pass &pass) {
 FlopsReading measure_flops(ThreadTeam &team, double seconds) {
     const ProbeKernels &kernels = best_probe_kernels();
     FlopsReading best{0, kernels.isa};
-    // The first pass wakes up the processor and shows how long a round takes. The result is the
-    // best of four passes.
+    // The first pass brings the processor to full speed and shows how long a round takes. The
+    // result is the best pass.
     uint64_t rounds = uint64_t{1} << 18;
     for (int i = 0; i < 5; ++i) {
         Pass pass{kernels, rounds};

@@ -4,12 +4,12 @@
 
 namespace keel {
 
-// Measures the machine's peak of f32 multiply-adds, in operations per second. All threads of a team
-// compute from registers with vector units. A backend with matrix units (AMX), or with 8 or 16
-// bits, may be faster.
+// Measures the machine's peak of f32 multiply-adds in operations per second. All threads of a team
+// compute with vector units on values in registers. A backend that uses matrix units (AMX) or 8-bit
+// or 16-bit products may be faster.
 struct FlopsReading {
     double flops = 0;
-    const char *isa = ""; // instruction set of the loop: "avx512"
+    const char *isa = ""; // instruction set of the loop, for example "avx512"
 };
 FlopsReading measure_flops(ThreadTeam &team, double seconds = 0.1);
 

@@ -6,7 +6,7 @@ namespace {
 using Words = uint64_t __attribute__((vector_size(16)));
 using Floats = float __attribute__((vector_size(16)));
 
-constexpr int chains = 12; // enough to hide the latency of two units, few enough for 16 registers
+constexpr int chains = 12; // hides the latency of two units, and fits in 16 registers
 
 template <bool prefetch> uint64_t read(const std::byte *at, size_t bytes) {
     Words sum[4] = {};

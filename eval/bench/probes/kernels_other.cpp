@@ -1,4 +1,4 @@
-// For architectures in which the baseline is the only choice.
+// Used on architectures that have only the baseline loops.
 #include "eval/bench/probes/kernels.hpp"
 
 namespace keel {

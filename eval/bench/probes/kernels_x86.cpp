@@ -1,5 +1,5 @@
-// Each function is compiled for its own instruction set, but the rest of the file for the baseline.
-// Call a function only after a check that the processor supports it.
+// Each function is compiled for its own instruction set, the rest of the file for the baseline. A
+// function may be called only after a check that the processor supports its instruction set.
 #include "eval/bench/probes/kernels.hpp"
 
 #include <immintrin.h>
@@ -83,7 +83,7 @@ constexpr ProbeKernels avx512 = {"avx512", read_avx512<false>, read_avx512<true>
 } // namespace
 
 const ProbeKernels &best_probe_kernels() {
-    // The builtin also checks that the system saves these registers.
+    // The builtin also checks that the operating system saves these registers.
     if (__builtin_cpu_supports("avx512f")) return avx512;
     if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return avx2;
     return baseline_probe_kernels();

@@ -177,7 +177,7 @@ TEST_CASE(
     const auto count = [](const std::multiset<std::string> &lines) {
         size_t found = 0;
         for (const std::string &line : lines)
-            found += contains(line, "expected answers of one token") ? 1 : 0;
+            found += contains(line, "expected answers have only one token") ? 1 : 0;
         return found;
     };
     CHECK(count(lab.run(file, "out")) == 1);

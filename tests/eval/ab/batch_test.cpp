@@ -157,7 +157,7 @@ TEST_CASE(
     // If a batch is complete, no part of it is computed again in another batch.
     some.items = 2;
     CHECK(contains(error_text([&] { lab.run(text, "some", some); }, ErrorKind::usage),
-                   "expected a multiple of 3, or another output"));
+                   "expected a multiple of 3, or another --output"));
     some.items = 3;
     CHECK(differing(lab.run(text, "some", some), whole) == "");
 }
@@ -167,9 +167,10 @@ TEST_CASE("a run with another batch does not continue old results") {
     const std::string text =
         few_arms + "tasks: [{kind: passkey, lengths: [120], depths: 2, items: 1}]\n";
     lab.run(text + "batch: 2\n", "out");
-    CHECK(contains(error_text([&] { lab.run(text, "out"); }), "made with batch 2, this is 1"));
+    CHECK(contains(error_text([&] { lab.run(text, "out"); }),
+                   "made with batch 2, but this experiment uses 1"));
     CHECK(contains(error_text([&] { lab.run(text + "batch: 4\n", "out"); }),
-                   "made with batch 2, this is 4"));
+                   "made with batch 2, but this experiment uses 4"));
     // With batch: 1, an experiment has the same hash as without `batch`.
     CHECK(lab.resolve(text + "batch: 1\n").hash == lab.resolve(text).hash);
     CHECK(contains(lab.resolve(text + "batch: 2\n").resolved, "batch: 2\n"));
@@ -199,16 +200,15 @@ TEST_CASE("settings that a batch does not support are refused or reported") {
         lab.run("arms: {full: {}}\nbatch: 2\ntasks: [" + continuation + ", " + speed + "]\n",
                 "out");
     });
-    CHECK(contains(
-        found, "ab.yaml: batch: 2 documents at once are for tasks that take in tokens one by one"));
-    CHECK(contains(found, "'speed' measures one sequence; leave it out"));
+    CHECK(contains(found, "ab.yaml: batch: expected a task that reads tokens one by one"));
+    CHECK(contains(found, "'speed' measures one sequence; remove 'batch'"));
     std::vector<std::string> said;
     ab::RunOptions options;
     options.say = [&](const std::string &line) { said.push_back(line); };
     lab.run("arms: {full: {}}\nbatch: 2\ntasks: [" + continuation + ", " + passkey.substr(8),
             "mixed", options);
     REQUIRE_FALSE(said.empty());
-    CHECK(contains(said.front(), "batch: 'continuation' takes in many tokens at a time"));
+    CHECK(contains(said.front(), "batch: 'continuation' reads many tokens in each step"));
 }
 
 TEST_CASE("the eviction logs of documents in a batch are the same as alone") {

@@ -58,15 +58,15 @@ TEST_CASE("a strict comparison fails if the second run lacks items") {
     CHECK(lacking.lost_items == 20);
     CHECK_FALSE(lacking.passed());
     CHECK(contains(ab::text_of_comparison(lacking),
-                   "20 numbers of the first experiment's items are not in the second"));
-    CHECK(contains(ab::text_of_comparison(lacking), "and so does what is missing"));
+                   "20 numbers of the first experiment's items are missing in the second"));
+    CHECK(contains(ab::text_of_comparison(lacking), "these and missing results count"));
     CHECK(ab::comparison_json(lacking).at("lost_items") == 20);
     // More items than before are not a loss.
     const ab::Comparison more = ab::compare_results(some, all, options);
     CHECK(more.lost_items == 0);
     CHECK(more.passed());
     CHECK(contains(ab::text_of_comparison(more),
-                   "20 numbers of items are in the second experiment alone"));
+                   "20 numbers of the second experiment's items are missing in the first"));
 }
 
 TEST_CASE("with a filter, equal hits do not become a proof") {
@@ -103,23 +103,21 @@ TEST_CASE("items with the same name and different content are refused") {
                              const std::function<void(ab::Item &)> &change) {
         const auto second = write_ab(folder / name, made_header(), hits(20, change));
         const std::string found = error_text([&] { ab::compare_results(first, second, {}); });
-        CHECK(contains(found, "not the same items: task 'passkey', item i"));
+        CHECK(contains(found, "different items: task 'passkey', item i"));
         return found;
     };
     CHECK(contains(refusal("length", [](ab::Item &i) { i.length = 1000; }),
-                   "its prompt has 512 tokens in the first, 1000 in the second"));
+                   "its prompt has 512 tokens in the first experiment, 1000 in the second"));
     CHECK(contains(refusal("seed", [](ab::Item &i) { i.expected = "99999"; }),
                    "'99999' in the second"));
-    CHECK(contains(refusal("depth", [](ab::Item &i) { i.depth = 0.25; }), "another depth"));
-    CHECK(
-        contains(refusal("document", [](ab::Item &i) { i.document += "x"; }), "another document"));
+    CHECK(contains(refusal("document", [](ab::Item &i) { i.document += "x"; }), "its document or"));
     // Another model may write the same text in a different number of tokens.
     ab::Header model = made_header();
     model.model = "other";
     const auto longer =
         write_ab(folder / "model", model, hits(20, [](ab::Item &i) { i.length = 540; }));
     CHECK(contains(ab::text_of_comparison(ab::compare_results(first, longer, {})),
-                   "20 numbers are of prompts that have another length"));
+                   "20 prompts have another length"));
 }
 
 TEST_CASE("comparing the reference with itself is not planned, and has an effect but no verdict") {
@@ -164,7 +162,7 @@ TEST_CASE("merged results replace only results of the same experiment") {
                    "another experiment's results"));
     CHECK(compare_text(theirs / "results.jsonl") == before);
     CHECK(ab::merge_shards(shards, ours, true).records == 6);
-    CHECK(contains(error_text([&] { ab::merge_shards(shards, ours); }), "is there already"));
+    CHECK(contains(error_text([&] { ab::merge_shards(shards, ours); }), "exists already"));
     // If two builds of a plugin were used, the comparison names them.
     ab::Header second = made_header();
     second.shard = second.shards = 2;
@@ -213,7 +211,7 @@ TEST_CASE("contrasts without an interval are reported") {
     };
     const ab::Comparison c = ab::compare_results(results("first", 0), results("second", 1), {});
     CHECK(c.passed());
-    CHECK(contains(ab::text_of_comparison(c), "1 of the contrasts that decide have no interval"));
+    CHECK(contains(ab::text_of_comparison(c), "1 of the deciding contrasts have no interval"));
 }
 
 TEST_CASE("metrics that are fixed for the reference do not decide") {

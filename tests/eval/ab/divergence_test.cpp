@@ -66,13 +66,13 @@ TEST_CASE(
                            [&](const std::string &note) { return contains(note, part); });
     };
     CHECK(noted("no results for continuation f1"));
-    CHECK(noted("continuation/kld against the reference is a size, not a test"));
+    CHECK(noted("continuation/kld is a distance from the reference, so it has a size"));
     // If the primary is a whole task, there are tests of nll in addition to the sizes.
     ab::Header whole = header;
     whole.statistics.primary = "continuation";
     const auto of_task = load_ab(folder, whole, records);
     for (const std::string &note : of_task->summary.notes)
-        CHECK_FALSE(contains(note, "is a size, not a test"));
+        CHECK_FALSE(contains(note, "so it has a size and no verdict"));
     // Two arms are compared by the ratio of their geometric means.
     header.contrasts = {{"snapkv", "window", ""}};
     const auto pairs = load_ab(folder, header, records);
@@ -103,15 +103,15 @@ TEST_CASE("nll needs 100 documents, has a warning for fewer, and no verdict for 
     CHECK_FALSE(c->interval);
     CHECK_FALSE(few->summary.cells[0].interval);
     CHECK(warned(few->summary, "only 19 independent documents: too few for an interval or a "
-                               "verdict on nll; 100 are asked for"));
+                               "verdict on nll; use at least 100"));
     const auto some = with(20);
     CHECK(find_contrast(some->summary.contrasts, "window", "full", "nll")->verdict ==
           ab::Verdict::worse);
     CHECK(some->summary.cells[0].interval);
-    CHECK(warned(some->summary, "20 documents: intervals of nll hold if its numbers are not very "
-                                "skewed; 100 are asked for"));
+    CHECK(warned(some->summary, "20 documents: intervals of nll hold only if its numbers are not "
+                                "very skewed; use at least 100"));
     const auto many = with(100);
-    CHECK_FALSE(warned(many->summary, "are asked for"));
+    CHECK_FALSE(warned(many->summary, "use at least"));
     // There are too few resamples for such a small significance level.
     ab::Statistics s;
     s.resamples = 100;
@@ -162,7 +162,7 @@ TEST_CASE("if only a few documents differ, the missing interval is explained") {
     REQUIRE(c != nullptr);
     CHECK_FALSE(c->interval);
     CHECK(c->verdict == ab::Verdict::not_distinguishable);
-    CHECK(warned(loaded->summary, "differs from that of full in so few of 40 documents"));
+    CHECK(warned(loaded->summary, "differs from that of full in too few of 40 documents"));
     CHECK_FALSE(warned(loaded->summary, "resamples"));
 }
 

@@ -286,7 +286,7 @@ TEST_CASE(
     CHECK(c.noise == Approx(1.0 / 8));
     // a third is lost; an interval over 8 documents would have reached to 0.5
     CHECK(c.verdict == ab::Verdict::worse);
-    CHECK(warned(loaded->summary, "differs from itself in 1 of 8"));
+    CHECK(warned(loaded->summary, "two runs of the reference differ in 1 of 8"));
     // Changes that cancel out in the mean are noise too.
     ab::Names names;
     ab::Cell a, b;
@@ -316,7 +316,7 @@ TEST_CASE("there is a warning for an arm with a smaller dtype that evicts but fr
     }
     const auto loaded = load_ab(folder, made_header(), records);
     CHECK(warned(loaded->summary,
-                 "no memory was saved: 2.2 KiB of 2.2 KiB are held, 100 B of it for"));
+                 "no memory was saved: the arm holds 2.2 KiB of 2.2 KiB, 100 B of it for"));
     size_t count = 0;
     for (const ab::Warning &w : loaded->summary.warnings)
         count += contains(w.text, "no memory was saved") ? 1 : 0;

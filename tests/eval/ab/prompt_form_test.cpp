@@ -101,7 +101,7 @@ TEST_CASE("prompts have the form of the model's template, of a named template, o
     for (const char *file : {"tokenizer.json", "tokenizer_config.json"})
         std::filesystem::copy_file(form_model / file, folder / file);
     CHECK(contains(error_text([&] { ab::PromptForm::choose({}, folder / ""); }),
-                   "Keel does not know the model's chat template"));
+                   "does not know the model's chat template"));
 }
 
 TEST_CASE("a question that a template trims to nothing is refused with its file and line") {

@@ -158,7 +158,7 @@ TEST_CASE("an incomplete last line is ignored and reported, and a continued run 
 
     // A run that was killed while it wrote its first line has lost nothing.
     const auto early = folder.write("early.jsonl", R"({"keel_ab":1,"config)");
-    CHECK(contains(test::error_text([&] { ab::read_header(early); }), "half a line"));
+    CHECK(contains(test::error_text([&] { ab::read_header(early); }), "an incomplete line"));
     { ab::Writer writer(early, header(), ab::Writer::Mode::resume); }
     CHECK(ab::read_header(early).config_hash == header().config_hash);
     { ab::Writer writer(folder / "new.jsonl", header(), ab::Writer::Mode::resume); }
@@ -170,7 +170,7 @@ TEST_CASE("results are not overwritten, and not appended to another experiment's
     const auto file = folder / "results.jsonl";
     { ab::Writer writer(file, header(), ab::Writer::Mode::create); }
     CHECK(contains(test::error_text([&] { ab::Writer(file, header(), ab::Writer::Mode::create); }),
-                   "is there already"));
+                   "exists already"));
     ab::Header other = header();
     other.config_hash = "f";
     CHECK(contains(test::error_text([&] { ab::Writer(file, other, ab::Writer::Mode::resume); }),
@@ -192,7 +192,7 @@ TEST_CASE("records that cannot be read back are not written") {
     i.value = std::numeric_limits<double>::infinity();
     refused(i, ErrorKind::runtime, "hit is inf");
     i = item("", 1);
-    refused(i, ErrorKind::usage, "without its item");
+    refused(i, ErrorKind::usage, "a result has no item");
     i = item(std::string(201, 'x'), 1);
     refused(i, ErrorKind::usage, "201 bytes");
     i = item("i", 1);
@@ -204,7 +204,7 @@ TEST_CASE("records that cannot be read back are not written") {
     refused(map, ErrorKind::usage, "0 numbers");
     map.bins.assign(64, 2.0F);
     refused(map, ErrorKind::runtime, "share");
-    refused(ab::Warning{}, ErrorKind::usage, "without a text");
+    refused(ab::Warning{}, ErrorKind::usage, "has no text");
     // Long answers, and bytes that are not text, are changed so that they fit.
     i = item("i", 1);
     i.answer = std::string(5000, '\xff');
@@ -263,7 +263,7 @@ TEST_CASE("a broken line is reported with file and line") {
                    "values"));
     CHECK(contains(message(std::string(100'000, '[')), "nested levels"));
     CHECK(contains(message(R"({"kind":")" + std::string(300, 'k') + "\"}"), "bytes, found 300"));
-    CHECK(contains(message(std::string(ab::most_line_bytes + 1, ' ')), "a line of more than"));
+    CHECK(contains(message(std::string(ab::most_line_bytes + 1, ' ')), "the line has more than"));
 }
 
 TEST_CASE("a file that does not have results of an experiment is reported") {
@@ -307,11 +307,11 @@ TEST_CASE("results from before each metric had its own margin keep the meaning o
     ab::Names names;
     const ab::Table table = ab::load_table(file, names);
     REQUIRE(table.notes.size() == 1);
-    CHECK(contains(table.notes[0], "'query_aware' is called 'whole_prompt' now"));
+    CHECK(contains(table.notes[0], "'query_aware' is shown under its new name 'whole_prompt'"));
     write(R"({"primary":"passkey/hit","margins":{"hit":0.01}})");
     CHECK(std::get<ab::Item>(read(file, &result)[0]).protocol == "query_aware");
     CHECK_FALSE(result.header.old_margin);
     // A margin of 100% or more has no logarithm.
     write(R"({"margins":{"decode_tokens_per_second":1.5}})");
-    CHECK(contains(test::error_text([&] { read(file); }), "a margin below 1, which is 100 %"));
+    CHECK(contains(test::error_text([&] { read(file); }), "a margin below 1 (which is 100 %)"));
 }

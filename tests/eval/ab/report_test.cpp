@@ -198,7 +198,7 @@ TEST_CASE("folders without results and results without items are reported") {
     CHECK(
         contains(test::error_text([&] { ab::write_report(folder / "nowhere"); }), "found nothing"));
     const auto dir = write_ab(folder / "empty", made_header(), {});
-    CHECK(contains(test::error_text([&] { ab::write_report(dir); }), "hold no item"));
+    CHECK(contains(test::error_text([&] { ab::write_report(dir); }), "have no items"));
 }
 
 TEST_CASE("shards are merged in order, equal records count once, and missing shards are named") {
@@ -244,28 +244,29 @@ TEST_CASE("shards are merged in order, equal records count once, and missing sha
     CHECK(contains(test::error_text([&] {
                        ab::merge_shards({one, two}, folder / "a");
                    }),
-                   "is there already"));
+                   "exists already"));
     ab::Header other = made_header();
     other.shards = 3;
     other.shard = 3;
     other.config_hash = "other";
-    refused({one, write_ab(folder / "x", other, {})}, "are not of one experiment");
+    refused({one, write_ab(folder / "x", other, {})}, "belong to different experiments");
     other = made_header();
     other.shards = 4;
     other.shard = 3;
-    refused({one, write_ab(folder / "y", other, {})}, "a shard of 3");
+    refused({one, write_ab(folder / "y", other, {})}, "is one of 3 shards");
     other.shards = 3;
     other.items = 2;
     refused({one, write_ab(folder / "fewer", other, {})}, "with --items 2");
     other.items = 0;
     refused({one, write_ab(folder / "z", other, {made_item("full", "full", "i0", 0)})},
-            "z/results.jsonl:2: another record");
+            "z/results.jsonl:2: two shards have different values");
     CHECK(contains(test::error_text([&] { ab::merge_shards({}, folder / "c"); }, ErrorKind::usage),
-                   "nothing to merge"));
+                   "expected the folders of the shards"));
     // The file of one shard ends with half a line.
     std::ofstream(three / "results.jsonl", std::ios::app) << "{\"kind\":";
     ab::merge_shards({one, two, three}, folder / "d");
-    CHECK(contains(ab::load_table(folder / "d", names).warnings.at(0).text, "ends in half a line"));
+    CHECK(contains(ab::load_table(folder / "d", names).warnings.at(0).text,
+                   "ends with an incomplete line"));
 }
 
 TEST_CASE("comparing two experiments gives equal, worse, or too small for a verdict") {
@@ -296,7 +297,7 @@ TEST_CASE("comparing two experiments gives equal, worse, or too small for a verd
     CHECK(ab::compare_results(first, worse, options).passed());
     options.margins = {{"hits", 0.5}};
     CHECK(contains(test::error_text([&] { ab::compare_results(first, worse, options); }),
-                   "--margin hits: there are no results of it"));
+                   "--margin hits: expected a name from the first experiment"));
     options.margins.clear();
     options.arms = {"full"};
     CHECK(ab::compare_results(first, worse, options).passed());
@@ -325,5 +326,5 @@ TEST_CASE("comparing two experiments gives equal, worse, or too small for a verd
     const ab::Comparison lacking = ab::compare_results(first, half, options);
     CHECK(lacking.lost == 1);
     CHECK(contains(ab::text_of_comparison(lacking),
-                   "1 of the first experiment's cells are not in the second"));
+                   "1 cells of the first experiment are missing in the second"));
 }

@@ -87,11 +87,11 @@ TEST_CASE("impossible arms are refused before anything runs") {
                    "policy.log cannot be set in an experiment"));
     CHECK(contains(
         refusal("arms: {full: {}, a: {policy: {plugin: random}}}\nbudgets: [{tokens: 2}]\n"),
-        "arm 'a' at tokens:2"));
+        "arm 'a' at budget tokens:2"));
     found = refusal("arms: {full: {}, a: {hybrid: {backends: {x: {plugin: cpu}, y: {plugin: "
                     "cpu}}, prefill: x, decode: y}}}\n");
     CHECK(contains(found, "ab.yaml:2:"));
-    CHECK(contains(found, "arm 'a': an arm of an experiment runs on one backend"));
+    CHECK(contains(found, "arm 'a': an arm of an experiment needs a single backend"));
     lab.folder.write("ab.yaml", "base: nowhere.yaml\narms: {a: {}}\n" + tasks);
     CHECK(contains(
         error_text([&] { ab::resolve_experiment(ab::load_config(lab.folder / "ab.yaml"), {}); }),

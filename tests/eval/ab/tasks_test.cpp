@@ -177,7 +177,7 @@ TEST_CASE("prompts of a task have the requested length, and all protocols have t
     ab::Task nowhere = task_of(ab::TaskKind::facts);
     CHECK(
         contains(error_text([&] { make_task_items(nowhere, tokenizer(), "/nowhere/model.gguf"); }),
-                 "expected 'filler: FILE'"));
+                 "set 'filler: FILE'"));
 }
 
 TEST_CASE("an answer to a recall question is its first sentence") {
@@ -222,7 +222,7 @@ TEST_CASE(
     CHECK(different.size() == 7);
     task.documents = 1'000'000;
     CHECK(contains(error_text([&] { make_task_items(task, tokenizer(), tiny_model); }),
-                   "1000000 are asked for"));
+                   "the task needs 1000000 documents"));
     task.text = "/nowhere.txt";
     CHECK(contains(error_text([&] { make_task_items(task, tokenizer(), tiny_model); }),
                    "task 'continuation'"));
@@ -285,16 +285,16 @@ TEST_CASE("RULER's and LongBench's files become prompts with expected answers") 
     }
     for (const auto &[line, message] : std::vector<std::pair<std::string, std::string>>{
              {"[1]", "expected a JSON object"},
-             {"{\"input\": \"a\\nb\"}", "expected 'outputs' (RULER's form) or 'answers'"},
+             {"{\"input\": \"a\\nb\"}", "expected the key 'outputs' (RULER) or 'answers'"},
              {"{\"outputs\": [\"x\"]}", "'input' is missing"},
-             {"{\"input\": \"one line\", \"outputs\": [\"x\"]}", "found one line"},
+             {"{\"input\": \"one line\", \"outputs\": [\"x\"]}", "found only one line"},
              {"{\"input\": \"a\\nb\", \"outputs\": []}",
               "outputs: expected 1 to 1000 answers, found an array of 0"},
              {"{\"input\": \"a\\nb\", \"outputs\": [{}]}",
               "outputs[0]: expected a string, found an object"},
              {"{\"input\": 3, \"outputs\": [\"x\"]}", "input: expected a string, found 3"},
              {"{\"input\": \"a\\nb\", \"outputs\": [\"\"]}",
-              "outputs[0]: expected an answer, found an empty one"}}) {
+              "outputs[0]: expected an answer, found an empty text"}}) {
         task.path = folder.write("wrong.jsonl", "\n" + line + "\n");
         const std::string found =
             error_text([&] { make_task_items(task, tokenizer(), tiny_model); });
@@ -304,7 +304,7 @@ TEST_CASE("RULER's and LongBench's files become prompts with expected answers") 
     }
     task.path = folder.write("empty.jsonl", "\n");
     CHECK(contains(error_text([&] { make_task_items(task, tokenizer(), tiny_model); }),
-                   "found none"));
+                   "found an empty file"));
 }
 
 TEST_CASE("answers are scored like in the scripts of the benchmarks") {

@@ -111,7 +111,7 @@ TEST_CASE("sync strategies are an axis of a matrix") {
         load_matrix(folder.write("twice.yaml", "models: m\nlengths: 8\nsync: [lazy, lazy]\n"),
                     "cpu");
     };
-    CHECK(contains(test::error_text(twice), "the name 'lazy' twice"));
+    CHECK(contains(test::error_text(twice), "two items have the name 'lazy'"));
 }
 
 TEST_CASE("a matrix needs only a few keys") {
@@ -138,7 +138,8 @@ TEST_CASE("a broken matrix is refused with file and line") {
     CHECK(contains(refused("models: tiny\nlengths: [8, x]\n"), "m.yaml:2:"));
     CHECK(contains(refused("models: tiny\nlengths: [8, 0]\n"), "m.yaml:2:"));
     CHECK(contains(refused("models: tiny\nlengths: [8, 8]\n"), "twice"));
-    CHECK(contains(refused("models: [a/tiny, b/tiny]\nlengths: 8\n"), "name 'tiny' twice"));
+    CHECK(contains(refused("models: [a/tiny, b/tiny]\nlengths: 8\n"),
+                   "two items have the name 'tiny'"));
     CHECK(contains(refused("models: [{name: x}]\nlengths: 8\n"), "'path' is missing"));
     CHECK(contains(refused("models: tiny\nlengths: 8\nset: 5\n"), "keys of a pipeline"));
     CHECK(contains(refused("models: tiny\nlengths: 8\nset: {a: {b: 1}}\n"), "a value, or a list"));
@@ -148,8 +149,8 @@ TEST_CASE("a broken matrix is refused with file and line") {
     for (const char *wrong : {"0", "[1, -4]", "257", "99999999999999999999", "many"})
         CHECK(contains(refused("models: tiny\nlengths: 8\nbatch: " + std::string(wrong) + "\n"),
                        "expected sequences at once from 1 to 256"));
-    CHECK(contains(refused("models: tiny\nlengths: 8\nbatch: [2, 2]\n"),
-                   "2 sequences at once twice"));
+    CHECK(
+        contains(refused("models: tiny\nlengths: 8\nbatch: [2, 2]\n"), "batch: 2 is listed twice"));
     CHECK(contains(refused("models: tiny\nlengths: 8\nbatch: []\n"), "at least one entry"));
     std::string many = "models: tiny\nlengths: [1";
     for (int i = 2; i <= 5001; ++i) many += "," + std::to_string(i);

@@ -205,7 +205,7 @@ TEST_CASE("pipelines that compute different things are refused") {
     CompareOptions bad = few();
     bad.prompt = {4096};
     CHECK(test::error_text([&] { compare_pipelines(a, a, bad); }, ErrorKind::usage)
-              .find("vocabulary ends at 4095") != std::string::npos);
+              .find("not in the vocabulary (0 to 4095)") != std::string::npos);
     bad.prompt = {};
     test::error_text([&] { compare_pipelines(a, a, bad); }, ErrorKind::usage);
     bad = few(3000);

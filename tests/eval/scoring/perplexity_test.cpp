@@ -242,7 +242,7 @@ TEST_CASE("divergences of windows and places scored together are the same as one
     const auto a = scored_tiny({}, 3), b = scored_tiny({}, 3), one = scored_tiny();
     CHECK(measure_divergence(*a, *b, text, windows).kl_max < 1e-12);
     CHECK_THROWS_WITH(measure_divergence(*a, *one, text, windows),
-                      Catch::Contains("sequences at once"));
+                      Catch::Contains("different batches"));
 }
 
 TEST_CASE("a pipeline has no divergence from itself, and quantized weights have some") {
