@@ -19,15 +19,15 @@ Graph::Graph(Executor &executor, ModelWeights &weights, const GraphOptions &opti
     : executor_(executor), decoder_(weights, options.rope_rows), options_(options),
       // The workspace gets only shapes now, because the best place for its memory is known after
       // all ops are planned.
-      workspace_(weights.config(), executor.device().info().activation_dtype,
-                 std::max(options.max_tokens, options.batch), logit_rows(weights, options)),
+      workspace_(weights.config(), executor.device().info().activation_dtype, step_tokens(options),
+                 logit_rows(weights, options)),
       decode_(executor, decoder_, workspace_, StepForm::decode, {1, 1}, options.kv),
       attention_(executor, decoder_, workspace_, decode_, prefill_),
       next_(executor, weights.config(), workspace_, options.batch) {
-    const uint32_t m = options_.max_tokens, n = options_.batch;
+    const uint32_t m = max_step_tokens(), n = options_.batch;
     if (m > 1) {
         prefill_ = StepProgram(executor_, decoder_, workspace_, StepForm::prefill,
-                               {m, options_.max_logit_rows}, options_.kv);
+                               {m, std::max(options_.max_logit_rows, n)}, options_.kv);
     }
     if (n > 1) {
         batch_ = StepProgram(executor_, decoder_, workspace_, StepForm::batch, {n, n}, options_.kv);
@@ -77,8 +77,7 @@ void Graph::gather(std::span<const Segment> segments) {
     }
 }
 
-void Graph::forward(std::span<const Segment> segments,
-                    std::span<const keel_batch_kv *const> together) {
+void Graph::forward(std::span<const Segment> segments, const CachesTogether &together) {
     gather(segments);
     const StepForm form = form_of(segments);
     const StepProgram::Limits &limits = program(form).limits();

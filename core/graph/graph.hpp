@@ -14,15 +14,15 @@
 namespace keel {
 
 struct GraphOptions {
-    uint32_t max_tokens = 512;        // the most tokens of a step, which is the size of a prefill
-                                      // chunk
+    uint32_t max_tokens = 512; // the most tokens of one sequence in a step, which is the size of a
+                               // prefill chunk
     uint32_t max_logit_rows = 1;      // how many tokens of a step may get logits
     const keel_kv_view *kv = nullptr; // for planning: the largest cache, without memory
     TapForms taps = {};               // the by-products for which steps are planned, see taps()
     std::vector<bool> untapped = {};  // layers without by-products; empty: all have them
     int64_t rope_rows = 2048;         // rows of the RoPE tables; at least the number of tokens of a
                                       // step
-    uint32_t batch = 1;               // sequences that may decode in one step
+    uint32_t batch = 1;               // sequences that may take a step together
     // A view of `batch` sequences, for planning; NULL: the graph does not use
     // keel.batched_decode/1.
     const keel_batch_kv *batch_kv = nullptr;
@@ -37,11 +37,9 @@ class Graph {
     Graph(Executor &executor, ModelWeights &weights, const GraphOptions &options);
 
     // Queues one step over the tokens of all segments; it does not submit the ops. The segments'
-    // logits follow each other in next().logits(). `together`: for each layer, one view of the
-    // caches of all segments, or empty; see SegmentAttention. Throws Error(internal) for more
-    // tokens or logits than were planned for.
-    void forward(std::span<const Segment> segments,
-                 std::span<const keel_batch_kv *const> together = {});
+    // logits follow each other in next().logits(). `together`: see SegmentAttention. Throws
+    // Error(internal) for more tokens or logits than were planned for.
+    void forward(std::span<const Segment> segments, const CachesTogether &together = {});
     void forward(const Segment &segment) { forward({&segment, 1}); }
     // The residual stream after the last layer, f32 [m, hidden] of the last step's m tokens. Waits
     // for the step and reads the result. It is the input of the layers on the next device, see
@@ -59,7 +57,9 @@ class Graph {
 
     // The ops of one form of a step, and argmax.
     std::vector<const PlannedOp *> ops(StepForm form) const;
-    uint32_t max_tokens() const { return options_.max_tokens; }
+    uint32_t max_tokens() const { return options_.max_tokens; } // of one sequence in a step
+    // Of all sequences in a step: a chunk of a prompt, and a token of each other sequence.
+    uint32_t max_step_tokens() const { return step_tokens(options_); }
     bool attends_together() const { return attention_.can_attend_together(); }
     // Returns true if the device runs a whole step, from its token to its logits, without waiting
     // for the host.
@@ -70,6 +70,9 @@ class Graph {
     std::string why_not_recorded() const;
 
   private:
+    static uint32_t step_tokens(const GraphOptions &options) {
+        return options.batch > 1 ? options.max_tokens + options.batch - 1 : options.max_tokens;
+    }
     const StepProgram &program(StepForm form) const;
     StepForm form_of(std::span<const Segment> segments) const;
     void gather(std::span<const Segment> segments);

@@ -56,14 +56,14 @@ void RopeTables::ensure(std::span<const int32_t> positions) {
     }
 }
 
-bool RopeTables::collide(std::span<const int32_t> positions) const {
-    for (size_t i = 0; i < positions.size(); ++i) {
-        for (size_t j = 0; j < i; ++j) {
-            if (positions[i] != positions[j] && positions[i] % rows() == positions[j] % rows())
-                return true;
-        }
-    }
-    return false;
+bool RopeTables::collide(std::span<const int32_t> positions) {
+    row_and_position_.clear();
+    for (const int32_t p : positions) row_and_position_.emplace_back(p % rows(), p);
+    std::sort(row_and_position_.begin(), row_and_position_.end());
+    const auto found = std::adjacent_find(
+        row_and_position_.begin(), row_and_position_.end(),
+        [](const auto &a, const auto &b) { return a.first == b.first && a.second != b.second; });
+    return found != row_and_position_.end();
 }
 
 // scratch_ has one row after the other, each with its cosines, then its sines.

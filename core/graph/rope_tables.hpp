@@ -7,6 +7,7 @@
 
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 namespace keel {
@@ -35,7 +36,7 @@ class RopeTables {
     void ensure(std::span<const int32_t> positions);
     // Returns true if two different positions in the list have the same row. Then the tables cannot
     // hold all of them at once.
-    bool collide(std::span<const int32_t> positions) const;
+    bool collide(std::span<const int32_t> positions);
     const std::vector<double> &frequencies() const { return frequencies_; }
     int64_t rows() const { return static_cast<int64_t>(held_.size()); }
 
@@ -44,7 +45,9 @@ class RopeTables {
     std::vector<int64_t> held_; // the position in each row, -1: none
     Tensor cos_, sin_;          // f32 [rows, rot / 2]
     keel_rope_tables tables_ = {KEEL_HEADER(keel_rope_tables)};
-    std::vector<float> scratch_, split_; // kept, so that a step allocates nothing
+    // Kept, so that a step allocates nothing.
+    std::vector<float> scratch_, split_;
+    std::vector<std::pair<int64_t, int32_t>> row_and_position_;
 
     void write_rows(int64_t first, int64_t n);
 };
@@ -60,7 +63,7 @@ class LayerRopes {
     // As those of RopeTables, for all tables.
     void place(Device &device, keel_buffer_kind kind);
     void ensure(std::span<const int32_t> positions);
-    bool collide(std::span<const int32_t> positions) const { return all_.collide(positions); }
+    bool collide(std::span<const int32_t> positions) { return all_.collide(positions); }
 
   private:
     const ModelConfig &config_;

@@ -35,6 +35,13 @@ struct TapHand {
 
 } // namespace
 
+size_t plain_decodes(std::span<const Segment> segments) {
+    const auto end = std::find_if(segments.begin(), segments.end(), [](const Segment &segment) {
+        return segment.tokens() != 1 || segment.tap != nullptr;
+    });
+    return static_cast<size_t>(end - segments.begin());
+}
+
 // Plans a call for the layers with a window too, because the backend may accept one kind of layer
 // and refuse the other.
 void SegmentAttention::settle_together(uint32_t sequences, const keel_batch_kv &kv) {
@@ -49,15 +56,12 @@ void SegmentAttention::settle_together(uint32_t sequences, const keel_batch_kv &
     }
 }
 
-void SegmentAttention::begin(std::span<const Segment> segments,
-                             std::span<const keel_batch_kv *const> together) {
+void SegmentAttention::begin(std::span<const Segment> segments, const CachesTogether &together) {
     segments_ = segments;
     has_rotations_ = ensure_rotations();
-    const bool is_alike = std::all_of(segments.begin(), segments.end(), [](const Segment &s) {
-        return s.tokens() == 1 && s.tap == nullptr;
-    });
-    const bool can = batched_ && segments.size() > 1 && has_rotations_ && is_alike;
-    together_ = can ? together : std::span<const keel_batch_kv *const>{};
+    const bool can =
+        batched_ && has_rotations_ && together.sequences > 1 && !together.views.empty();
+    together_ = can ? together : CachesTogether{};
 }
 
 // Writes the rotations of all segments. Returns false if positions of two sequences need the same
@@ -77,17 +81,18 @@ bool SegmentAttention::ensure_rotations() {
 }
 
 void SegmentAttention::run(size_t layer) {
-    if (!together_.empty()) return attend_together(layer, *together_[layer]);
-    uint32_t row = 0;
-    for (const Segment &segment : segments_) {
+    if (together_.sequences > 0) attend_together(layer);
+    auto row = static_cast<uint32_t>(together_.sequences);
+    for (const Segment &segment : segments_.subspan(together_.sequences)) {
         if (!has_rotations_) decoder_.ropes().ensure(segment.positions);
         attend(layer, segment, row);
         row += segment.tokens();
     }
 }
 
-void SegmentAttention::attend_together(size_t layer, const keel_batch_kv &kv) {
-    const auto n = static_cast<uint32_t>(segments_.size());
+void SegmentAttention::attend_together(size_t layer) {
+    const auto n = static_cast<uint32_t>(together_.sequences);
+    const keel_batch_kv &kv = *together_.views[layer];
     const AttentionCall call(decoder_, layer, workspace_.qkv.rows(0, n),
                              workspace_.attention.rows(0, n), workspace_.positions.rows(0, n),
                              nullptr);

@@ -8,8 +8,19 @@
 
 namespace keel {
 
-// Runs the attention of a step, layer by layer. In each layer, it runs one segment after the other,
-// or one call for all sequences.
+// The caches of the first `sequences` segments of a step as one view, by layer. There are
+// plain_decodes() of them. No views: the caches cannot be read together.
+struct CachesTogether {
+    std::span<const keel_batch_kv *const> views;
+    size_t sequences = 0;
+};
+
+// The number of segments at the beginning of the list that have one token and no tap. One call of
+// the backend can compute the attention of all of them.
+size_t plain_decodes(std::span<const Segment> segments);
+
+// Runs the attention of a step, layer by layer. In each layer it first runs one call for the
+// sequences of CachesTogether. Then it runs the other segments one after the other.
 class SegmentAttention {
   public:
     // A segment of one token uses the ops of `decode`, a longer one those of `prefill`. All
@@ -24,16 +35,15 @@ class SegmentAttention {
     void settle_together(uint32_t sequences, const keel_batch_kv &kv);
     bool can_attend_together() const { return batched_ != nullptr; }
 
-    // Begins a step, and writes the RoPE tables that it needs. `together`: for each layer, one view
-    // of all caches; may be empty. One call computes the attention of all sequences if the backend
-    // can do this, each sequence has one token, and no sequence has by-products for a policy. Both
+    // Begins a step, and writes the RoPE tables that it needs. `together`: the sequences that one
+    // call computes if the backend can do this. Otherwise all segments run one after the other. All
     // spans must be valid until the end of the step.
-    void begin(std::span<const Segment> segments, std::span<const keel_batch_kv *const> together);
+    void begin(std::span<const Segment> segments, const CachesTogether &together);
     void run(size_t layer);
 
   private:
     bool ensure_rotations();
-    void attend_together(size_t layer, const keel_batch_kv &kv);
+    void attend_together(size_t layer);
     void attend(size_t layer, const Segment &segment, uint32_t first_row);
 
     Executor &executor_;
@@ -43,7 +53,7 @@ class SegmentAttention {
     std::unique_ptr<BatchedDecode> batched_; // NULL: sequences attend one by one
     // Of the step.
     std::span<const Segment> segments_;
-    std::span<const keel_batch_kv *const> together_; // empty: segment by segment
+    CachesTogether together_; // no sequences: segment by segment
     std::vector<int32_t> positions_;
     bool has_rotations_ = false; // the tables have the rows of all tokens at once
 };

@@ -59,7 +59,7 @@ GenerateOptions generate_options(const pipeline::PipelineConfig &config) {
 }
 
 Generation::Generation(Session &session, std::span<const int32_t> prompt,
-                       const GenerateOptions &options)
+                       const GenerateOptions &options, Prompt how)
     : session_(session), options_(options), start_(std::chrono::steady_clock::now()),
       sampler_(options.sampling),
       plain_greedy_(options.sampling.temperature == 0 && options.sampling.repetition_penalty == 1) {
@@ -75,36 +75,57 @@ Generation::Generation(Session &session, std::span<const int32_t> prompt,
     if (options.random) sampler_.restore_rng(*options.random);
     stream_ = std::make_unique<TextStream>(*session.pipeline().tokenizer(), options.stop);
     if (!prompt.empty()) {
-        take_prompt(prompt);
+        set_prompt(prompt, how);
+        if (how == Prompt::read_now) read_prompt();
     } else if (std::string why; session.can_take(1, &why)) {
         session.decode(*session.pending());
     } else {
         stop(StopReason::cache_full, why);
     }
-    if (!stopped_ && is_cancelled()) stop(StopReason::cancelled);
+    if (!stopped_ && unread().empty() && is_cancelled()) stop(StopReason::cancelled);
 }
 
 Generation::~Generation() = default;
 
-void Generation::take_prompt(std::span<const int32_t> prompt) {
-    std::vector<int32_t> input(prompt.begin(), prompt.end());
-    if (session_.pending()) input.insert(input.begin(), *session_.pending());
-    const int64_t before = session_.tokens();
-    bool is_read = false;
+void Generation::set_prompt(std::span<const int32_t> prompt, Prompt how) {
+    if (session_.pending()) input_.push_back(*session_.pending());
+    const int64_t pending = std::ssize(input_);
+    input_.insert(input_.end(), prompt.begin(), prompt.end());
+    before_ = session_.tokens();
     try {
-        pin_texts(session_, prompt, before + std::ssize(input) - std::ssize(prompt), options_);
-        is_read = session_.prefill(input, true, 1, options_.progress);
+        if (how == Prompt::read_by_caller) session_.check_prompt(std::ssize(input_));
+        pin_texts(session_, prompt, before_ + pending, options_);
     } catch (...) {
-        session_.unpin(session_.tokens()); // removes pins of tokens that were not read
+        give_up_prompt();
         throw;
     }
+}
+
+void Generation::read_prompt() {
+    bool is_read = false;
+    try {
+        is_read = session_.prefill(input_, true, 1, options_.progress);
+    } catch (...) {
+        give_up_prompt();
+        throw;
+    }
+    read_ = input_.size();
     if (is_read) return;
-    session_.unpin(session_.tokens());
-    const int64_t stay = session_.tokens() - before;
-    stop(StopReason::cancelled,
-         stay == 0
-             ? std::string()
-             : fmt::format("{} of the prompt's {} tokens were read and stay", stay, input.size()));
+    give_up_prompt();
+    stop(StopReason::cancelled, how_much_stays());
+}
+
+void Generation::count_read(size_t n) {
+    read_ += n;
+    if (options_.progress) options_.progress("prefill", read_, input_.size());
+}
+
+void Generation::give_up_prompt() { session_.unpin(session_.tokens()); }
+
+std::string Generation::how_much_stays() const {
+    const int64_t stay = session_.tokens() - before_;
+    if (stay == 0) return {};
+    return fmt::format("{} of the prompt's {} tokens were read and stay", stay, input_.size());
 }
 
 bool Generation::is_cancelled() const { return session_.pipeline().host().cancelled(); }

@@ -75,13 +75,27 @@ struct GenerateResult {
 //     return g.finish();
 class Generation {
   public:
-    // Reads the prompt, see generate(). The session must outlive this object.
-    Generation(Session &session, std::span<const int32_t> prompt, const GenerateOptions &options);
+    enum class Prompt {
+        read_now, // the constructor reads it, see generate()
+        // The caller takes unread() in, part by part, and calls count_read() after each part. The
+        // constructor checks that the prompt fits.
+        read_by_caller,
+    };
+    // The session must outlive this object.
+    Generation(Session &session, std::span<const int32_t> prompt, const GenerateOptions &options,
+               Prompt how = Prompt::read_now);
     ~Generation();
     Generation(const Generation &) = delete;
     Generation &operator=(const Generation &) = delete;
 
     Session &session() const { return session_; }
+    // The tokens of the prompt that were not taken in yet. Empty: next() may be called.
+    std::span<const int32_t> unread() const { return std::span(input_).subspan(read_); }
+    // The next n tokens of unread() were taken in. Throws the errors of GenerateOptions::progress.
+    void count_read(size_t n);
+    // The prompt could not be read. Removes pins of tokens that were not read.
+    void give_up_prompt();
+    bool is_cancelled() const;
     // The caller promises to pass each token of next() to Session::decode, one sequence at a time.
     // Greedy steps may then be queued before their token is read (Session::greedy).
     void run_ahead() { runs_ahead_ = true; }
@@ -98,13 +112,17 @@ class Generation {
     GenerateResult finish();
 
   private:
-    void take_prompt(std::span<const int32_t> prompt);
+    void set_prompt(std::span<const int32_t> prompt, Prompt how);
+    void read_prompt();
     int32_t choose();
     void emit(const std::string &text);
-    bool is_cancelled() const;
+    std::string how_much_stays() const;
 
     Session &session_;
     GenerateOptions options_;
+    std::vector<int32_t> input_; // the prompt, after the session's pending token
+    size_t read_ = 0;            // tokens of input_ that were taken in
+    int64_t before_ = 0;         // tokens in the session before the prompt
     std::chrono::steady_clock::time_point start_;
     Sampler sampler_;
     std::unique_ptr<TextStream> stream_;

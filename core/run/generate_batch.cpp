@@ -16,8 +16,12 @@ class TextsAtOnce {
     void run() {
         for (;;) {
             fill();
+            parts_.clear();
+            seat_of_.clear();
+            read_ = SessionBatch::Read::greedy;
             choose();
-            if (!seats_.empty()) step();
+            add_chunks();
+            if (!parts_.empty()) step();
             if (seats_.empty() && !more_) return;
         }
     }
@@ -27,6 +31,7 @@ class TextsAtOnce {
         std::unique_ptr<Session> session;
         std::unique_ptr<Generation> text;
         size_t number;
+        int32_t next = 0; // the token that the session takes in next
     };
 
     // Starts a new text in each free seat, as long as there are prompts.
@@ -38,7 +43,8 @@ class TextsAtOnce {
             Seat seat{free_session(), nullptr, number_++};
             try {
                 seat.text =
-                    std::make_unique<Generation>(*seat.session, prompt->ids, prompt->options);
+                    std::make_unique<Generation>(*seat.session, prompt->ids, prompt->options,
+                                                 Generation::Prompt::read_by_caller);
             } catch (const Error &error) {
                 if (seat.session->is_broken()) throw;
                 done_(seat.number, {}, &error);
@@ -57,15 +63,24 @@ class TextsAtOnce {
         return session;
     }
 
-    // Chooses the next token of each text. The seat of a text that has ended becomes free.
+    // Chooses the next token of each text whose prompt is read. The seat of a text that has ended
+    // becomes free.
     void choose() {
-        sessions_.clear();
-        ids_.clear();
-        read_ = SessionBatch::Read::greedy;
         for (size_t i = 0; i < seats_.size();) {
+            Generation &text = *seats_[i].text;
+            if (text.is_cancelled() && !text.unread().empty()) {
+                text.give_up_prompt();
+                text.stop(StopReason::cancelled);
+                leave(i, nullptr);
+                continue;
+            }
+            if (!text.unread().empty()) {
+                ++i;
+                continue;
+            }
             std::optional<int32_t> id;
             try {
-                id = seats_[i].text->next();
+                id = text.next();
             } catch (const Error &error) {
                 leave(i, &error);
                 continue;
@@ -74,25 +89,64 @@ class TextsAtOnce {
                 leave(i, nullptr);
                 continue;
             }
-            if (seats_[i].text->needs_logits()) read_ = SessionBatch::Read::logits;
-            sessions_.push_back(seats_[i].session.get());
-            ids_.push_back(*id);
+            seats_[i].next = *id;
             ++i;
+        }
+        for (size_t i = 0; i < seats_.size(); ++i) {
+            const Seat &seat = seats_[i];
+            if (!seat.text->unread().empty()) continue;
+            if (seat.text->needs_logits()) read_ = SessionBatch::Read::logits;
+            add(i, {&seat.next, 1}, StepKind::decode);
         }
     }
 
+    // Adds chunks of the prompts that are not read, the oldest first. A chunk that does not fit
+    // waits for a later step, because a cut chunk could change what a policy keeps.
+    void add_chunks() {
+        size_t room = pipeline_.graph().max_step_tokens() - parts_.size();
+        for (size_t i = 0; i < seats_.size(); ++i) {
+            const Generation &text = *seats_[i].text;
+            const std::span<const int32_t> unread = text.unread();
+            if (unread.empty()) continue;
+            const auto n = static_cast<size_t>(seats_[i].session->next_chunk(std::ssize(unread)));
+            if (n > room) continue;
+            room -= n;
+            const bool is_last = n == unread.size();
+            if (is_last && text.needs_logits()) read_ = SessionBatch::Read::logits;
+            add(i, unread.first(n), is_last ? StepKind::prefill_end : StepKind::prefill_chunk);
+        }
+    }
+
+    void add(size_t seat, std::span<const int32_t> ids, StepKind kind) {
+        parts_.push_back({seats_[seat].session.get(), ids, kind});
+        seat_of_.push_back(seat);
+    }
+
     void step() {
-        const auto outcomes = batch_.decode(sessions_, ids_, read_);
-        // runs from the end, so that removing an entry does not change the indices of earlier
-        // entries
-        for (size_t i = outcomes.size(); i-- > 0;) {
-            const SessionBatch::Outcome &outcome = outcomes[i];
-            if (outcome.kind == SessionBatch::Outcome::Kind::full) {
-                seats_[i].text->stop(StopReason::cache_full, outcome.detail);
-                leave(i, nullptr);
-            } else if (outcome.kind == SessionBatch::Outcome::Kind::failed) {
+        const auto outcomes = batch_.step(parts_, read_);
+        std::vector<size_t> gone;
+        for (size_t p = 0; p < outcomes.size(); ++p) {
+            const SessionBatch::Outcome &outcome = outcomes[p];
+            Generation &text = *seats_[seat_of_[p]].text;
+            const bool is_prompt = parts_[p].kind != StepKind::decode;
+            if (outcome.kind != SessionBatch::Outcome::Kind::done) {
+                gone.push_back(p);
+            } else if (is_prompt) {
+                text.count_read(parts_[p].ids.size());
+            }
+        }
+        // from the last seat, so that the indices of the others stay valid
+        std::sort(gone.begin(), gone.end(),
+                  [&](size_t a, size_t b) { return seat_of_[a] > seat_of_[b]; });
+        for (const size_t p : gone) {
+            const SessionBatch::Outcome &outcome = outcomes[p];
+            const bool is_full = outcome.kind == SessionBatch::Outcome::Kind::full;
+            if (is_full && parts_[p].kind == StepKind::decode) {
+                seats_[seat_of_[p]].text->stop(StopReason::cache_full, outcome.detail);
+                leave(seat_of_[p], nullptr);
+            } else {
                 const Error error = outcome.error();
-                leave(i, &error);
+                leave(seat_of_[p], &error);
             }
         }
     }
@@ -114,8 +168,8 @@ class TextsAtOnce {
     const Done &done_;
     std::vector<Seat> seats_;
     std::vector<std::unique_ptr<Session>> free_;
-    std::vector<Session *> sessions_;
-    std::vector<int32_t> ids_;
+    std::vector<SessionBatch::Part> parts_; // of the current step
+    std::vector<size_t> seat_of_;           // [parts_]
     SessionBatch::Read read_ = SessionBatch::Read::greedy;
     size_t number_ = 0;
     bool more_ = true;

@@ -62,7 +62,7 @@ LoadOptions MemoryPlan::load_options(const Engine &engine) const {
     load.part = engine.part;
     load.dtype = *config_.model.weights;
     load.weight_dtypes = engine.device().info().weight_dtypes;
-    load.max_m = std::max(engine.prefill_chunk(), batch_);
+    load.max_m = engine.prefill_chunk() + batch_ - 1;
     load.memory = memory_ ? memory_() : engine.memory();
     return load;
 }

@@ -72,6 +72,12 @@ bool Session::can_take(int64_t n, std::string *why) const {
     return sequence_.cache.can_take(more, false, why);
 }
 
+void Session::check_prompt(int64_t n) {
+    finish_step();
+    std::string why;
+    if (!sequence_.cache.can_take(n, true, &why)) throw_error(ErrorKind::resource, "{}", why);
+}
+
 bool Session::prefill(std::span<const int32_t> ids, bool is_prompt_end, uint32_t rows,
                       const Progress &progress) {
     is_behind_prompt_ = false;
@@ -108,9 +114,8 @@ bool Session::prefill_all(StepKind at_last, std::span<const int32_t> ids, uint32
                           const Progress &progress) {
     finish_step();
     if (rules_) rules_->before_prefill(mover_);
-    std::string why;
     const int64_t total = std::ssize(ids);
-    if (!sequence_.cache.can_take(total, true, &why)) throw_error(ErrorKind::resource, "{}", why);
+    check_prompt(total);
     const std::optional<int32_t> pending = this->pending();
     const uint64_t evictions = cache().evictions();
     for (int64_t done = 0; done < total;) {

@@ -43,6 +43,12 @@ class Session {
     // freed, the tokens that were already computed stay in the session; see tokens().
     bool prefill(std::span<const int32_t> ids, bool is_prompt_end = true, uint32_t rows = 1,
                  const Progress &progress = {});
+    // Throws Error(resource) if a prompt of n tokens does not fit after the evictions of the last
+    // step.
+    void check_prompt(int64_t n);
+    // For a caller that reads the prompt in parts (SessionBatch::step): the number of tokens of the
+    // next part, if `left` tokens are left. It depends on this sequence alone.
+    int64_t next_chunk(int64_t left) const { return sequence_.cache.next_chunk(left); }
     // Like prefill(), but for tokens after the end of the prompt: a question, or a text that is
     // scored. These tokens are not a prompt, so no eviction happens at their end, and no queries
     // are kept for an eviction.
@@ -111,6 +117,7 @@ class Session {
     void reset();
     // For SessionBatch, which runs steps of several sequences. Call drop_ahead() first.
     Sequence &sequence() { return sequence_; }
+    void begin_prompt() { is_behind_prompt_ = false; } // tokens of a prompt were taken in
 
     // Write and read the cache, the tokens and the pending token, see session_file.hpp.
     // load_state() replaces the content of the session. The statistics start at 0, except for those

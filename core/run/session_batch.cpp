@@ -32,8 +32,9 @@ SessionBatch::SessionBatch(Pipeline &pipeline, PolicySetup &plan)
     : pipeline_(pipeline), plan_(plan), arenas_(make_arenas(pipeline, plan)),
       view_(arenas_, plan.layout(), pipeline.batch()) {
     outcomes_.reserve(pipeline.batch());
-    sequences_.reserve(pipeline.batch());
-    numbers_.reserve(pipeline.batch());
+    decoded_.reserve(pipeline.batch());
+    members_.reserve(pipeline.batch());
+    readers_.reserve(pipeline.batch());
     rows_.reserve(pipeline.batch());
     next_.resize(pipeline.batch());
 }
@@ -42,26 +43,39 @@ std::unique_ptr<Session> SessionBatch::make_session(PolicySetup &plan) {
     return std::make_unique<Session>(pipeline_, plan, &arenas_);
 }
 
-void SessionBatch::check(std::span<Session *const> sessions, std::span<const int32_t> ids) const {
-    const size_t n = sessions.size();
-    if (n == 0 || n > pipeline_.batch() || ids.size() != n) {
-        throw_error(ErrorKind::usage,
-                    "a step has {} sequences and {} tokens; expected one token for each sequence, "
-                    "and 1 to {} sequences",
-                    n, ids.size(), pipeline_.batch());
+void SessionBatch::check(const Part &part, size_t number) const {
+    const Sequence &sequence = part.session->sequence();
+    const bool decodes = part.kind == StepKind::decode;
+    const bool is_empty = decodes && sequence.text.size() == 0;
+    if (&sequence.pipeline != &pipeline_ || sequence.is_broken || is_empty) {
+        throw_error(ErrorKind::usage, "sequence {} of a step {}", number,
+                    sequence.is_broken ? "is broken"
+                    : is_empty         ? "has no prompt yet"
+                                       : "belongs to another pipeline");
     }
+    const int64_t n = std::ssize(part.ids), most = decodes ? 1 : part.session->next_chunk(n);
+    if (n < 1 || n > most || part.kind == StepKind::prefill_pause)
+        throw_error(ErrorKind::usage, "sequence {} of a step takes {} tokens; expected 1 to {}",
+                    number, n, most);
+}
+
+void SessionBatch::check(std::span<const Part> parts) const {
+    const size_t n = parts.size();
+    if (n == 0 || n > pipeline_.batch()) {
+        throw_error(ErrorKind::usage, "a step of {} sequences; the pipeline was made for 1 to {}",
+                    n, pipeline_.batch());
+    }
+    size_t tokens = 0;
     for (size_t i = 0; i < n; ++i) {
-        const Sequence &sequence = sessions[i]->sequence();
-        const bool is_empty = sequence.text.size() == 0;
-        if (&sequence.pipeline != &pipeline_ || sequence.is_broken || is_empty) {
-            throw_error(ErrorKind::usage, "sequence {} of a step {}", i,
-                        sequence.is_broken ? "is broken"
-                        : is_empty         ? "has no prompt yet"
-                                           : "belongs to another pipeline");
-        }
-        if (std::ranges::count(sessions.first(i), sessions[i]) > 0)
+        check(parts[i], i);
+        tokens += parts[i].ids.size();
+        const auto is_same = [&](const Part &other) { return other.session == parts[i].session; };
+        if (std::any_of(parts.begin(), parts.begin() + static_cast<std::ptrdiff_t>(i), is_same))
             throw_error(ErrorKind::usage, "sequence {} occurs twice in a step", i);
     }
+    if (const uint32_t most = pipeline_.graph().max_step_tokens(); tokens > most)
+        throw_error(ErrorKind::usage, "a step of {} tokens; the pipeline was made for {}", tokens,
+                    most);
 }
 
 Error SessionBatch::Outcome::error() const {
@@ -70,46 +84,70 @@ Error SessionBatch::Outcome::error() const {
 
 std::span<const SessionBatch::Outcome>
 SessionBatch::decode(std::span<Session *const> sessions, std::span<const int32_t> ids, Read read) {
-    check(sessions, ids);
-    const TraceSpan span(plan_.executor().stream().trace(), "batched decode", "step");
+    if (ids.size() != sessions.size())
+        throw_error(ErrorKind::usage, "a step of {} sequences and {} tokens", sessions.size(),
+                    ids.size());
+    decoded_.clear();
+    for (size_t i = 0; i < ids.size(); ++i)
+        decoded_.push_back({sessions[i], ids.subspan(i, 1), StepKind::decode});
+    return step(decoded_, read);
+}
+
+std::span<const SessionBatch::Outcome> SessionBatch::step(std::span<const Part> parts, Read read) {
+    check(parts);
+    const TraceSpan span(plan_.executor().stream().trace(), "batched step", "step");
     const auto start = Clock::now();
     const Stream::Counters before = pipeline_.engines().counters();
-    outcomes_.assign(sessions.size(), {});
-    sequences_.clear();
-    numbers_.clear();
+    outcomes_.assign(parts.size(), {});
+    members_.clear();
     try {
-        take_in(sessions, ids);
-        if (!sequences_.empty()) {
+        take_in(parts);
+        if (!members_.empty()) {
             queue_step();
             read_results(read);
             finish_step();
         }
     } catch (...) { // the error concerns all sequences of the step, but not the sequences that had
-                    // no room for a token
-        for (size_t i = 0; i < sessions.size(); ++i)
-            if (outcomes_[i].kind != Outcome::Kind::full) sessions[i]->sequence().is_broken = true;
+                    // no room for their tokens
+        for (size_t i = 0; i < parts.size(); ++i)
+            if (outcomes_[i].kind != Outcome::Kind::full)
+                parts[i].session->sequence().is_broken = true;
         throw;
     }
     const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
-    for (Sequence *sequence : sequences_) sequence->meter.count_decode(seconds);
-    if (!sequences_.empty()) ++stats_.steps;
-    stats_.tokens += sequences_.size();
-    stats_.seconds += seconds;
+    uint64_t decoded = 0;
+    for (const Member &member : members_) {
+        const SequenceRows &rows = member.sequence->step;
+        StepMeter &meter = member.sequence->meter;
+        if (rows.kind == StepKind::decode) {
+            meter.count_decode(seconds);
+            ++decoded;
+        } else {
+            meter.count_prefill(rows.ids.size(), seconds);
+        }
+    }
+    if (decoded > 0) {
+        ++stats_.steps;
+        stats_.tokens += decoded;
+        stats_.seconds += seconds;
+    }
     stats_.stream += pipeline_.engines().counters() - before;
     return outcomes_;
 }
 
-// Makes room for one token of each sequence. Sequences that have room take part in the step. For
-// the other sequences, only evictions were queued.
-void SessionBatch::take_in(std::span<Session *const> sessions, std::span<const int32_t> ids) {
-    for (size_t i = 0; i < sessions.size(); ++i) {
-        Sequence &sequence = sessions[i]->sequence();
+// Makes room for the tokens of each part. Sequences that have room take part in the step. For the
+// other sequences, only evictions were queued.
+void SessionBatch::take_in(std::span<const Part> parts) {
+    for (size_t i = 0; i < parts.size(); ++i) {
+        const Part &part = parts[i];
+        Sequence &sequence = part.session->sequence();
         bool is_finished = false; // false: the previous step is not finished
         try {
-            sessions[i]->drop_ahead();
+            part.session->drop_ahead();
             sequence.cache.finish_step();
             is_finished = true;
-            sequence.take_in(ids.subspan(i, 1), StepKind::decode, 1);
+            sequence.take_in(part.ids, part.kind, part.kind == StepKind::prefill_chunk ? 0 : 1);
+            if (part.kind != StepKind::decode) part.session->begin_prompt();
         } catch (const Error &error) {
             if (pipeline_.engine().is_lost()) throw;
             const bool is_full = is_finished && error.kind() == ErrorKind::resource;
@@ -117,20 +155,24 @@ void SessionBatch::take_in(std::span<Session *const> sessions, std::span<const i
             sequence.is_broken = !is_full; // an eviction may be incomplete
             continue;
         }
-        sequences_.push_back(&sequence);
-        numbers_.push_back(i);
+        members_.push_back({&sequence, i});
     }
+    // The sequences that the backend can serve together come first, see StepRunner::run.
+    std::stable_partition(members_.begin(), members_.end(), [](const Member &member) {
+        const SequenceRows &rows = member.sequence->step;
+        return rows.ids.size() == 1 && rows.stages.front().tap == nullptr;
+    });
 }
 
 template <typename Action> void SessionBatch::for_each(const Action &action) {
-    for (size_t i = 0; i < sequences_.size(); ++i) {
-        Sequence &sequence = *sequences_[i];
+    for (const Member &member : members_) {
+        Sequence &sequence = *member.sequence;
         if (sequence.is_broken) continue;
         try {
             action(sequence);
         } catch (const Error &error) {
             if (pipeline_.engine().is_lost()) throw;
-            outcomes_[numbers_[i]] = {Outcome::Kind::failed, error.what()};
+            outcomes_[member.number] = {Outcome::Kind::failed, error.what()};
             sequence.is_broken = true;
         }
     }
@@ -138,16 +180,21 @@ template <typename Action> void SessionBatch::for_each(const Action &action) {
 
 void SessionBatch::queue_step() {
     rows_.clear();
-    for (Sequence *sequence : sequences_) {
-        sequence->results.set_first_row(static_cast<uint32_t>(rows_.size()));
-        rows_.push_back(&sequence->step);
+    readers_.clear();
+    for (const Member &member : members_) {
+        Sequence &sequence = *member.sequence;
+        rows_.push_back(&sequence.step);
+        if (sequence.step.logit_rows == 0) continue;
+        sequence.results.set_first_row(static_cast<uint32_t>(readers_.size()));
+        readers_.push_back(&sequence);
     }
     runner_.run(rows_, &view_);
 }
 
 void SessionBatch::read_results(Read read) {
     NextToken &results = pipeline_.graph().next();
-    const auto n = static_cast<uint32_t>(sequences_.size());
+    const auto n = static_cast<uint32_t>(readers_.size());
+    if (n == 0) return;
     const auto vocabulary = static_cast<size_t>(pipeline_.model().vocab_size);
     if (read == Read::greedy) {
         results.queue_argmax(n);
@@ -158,7 +205,7 @@ void SessionBatch::read_results(Read read) {
     }
     // Reads all results before it checks one, because report_non_finite runs more steps.
     for (size_t i = 0; i < n; ++i) {
-        StepResults &own = sequences_[i]->results;
+        StepResults &own = readers_[i]->results;
         if (read == Read::greedy)
             own.put_token(next_[i]);
         else
@@ -166,6 +213,7 @@ void SessionBatch::read_results(Read read) {
     }
     for_each([&](Sequence &sequence) {
         StepResults &own = sequence.results;
+        if (sequence.step.logit_rows == 0) return;
         if (read == Read::greedy ? *own.next_token() >= 0 : all_finite(own.logits())) return;
         own.reject_logits();
         report_non_finite(sequence, runner_);

@@ -11,11 +11,15 @@
 
 namespace keel {
 
-// Decodes several sequences of one pipeline together. A step processes one token of each sequence
-// in one pass through the model, so each weight is read once for all sequences. Each sequence keeps
-// its own cache, policy and position. The text of a sequence does not depend on the other
-// sequences, except for the rounding in matrix products of several rows. Prompts are read one by
-// one (Session::prefill). Each step may have other sequences. Not thread-safe.
+// Runs several sequences of one pipeline together. A step takes one token, or a chunk of a prompt,
+// of each sequence in one pass through the model, so each weight is read once for all sequences.
+// Each sequence keeps its own cache, policy and position.
+//
+// The text of a sequence does not depend on the other sequences, except for the rounding in matrix
+// products of several rows. The other sequences never cut a chunk of a prompt
+// (Session::next_chunk), so they do not change which tokens a policy keeps.
+//
+// Each step may have other sequences. Not thread-safe.
 class SessionBatch {
   public:
     // Throws Error(usage) if the pipeline was made for one sequence (PipelineOptions::batch).
@@ -51,18 +55,32 @@ class SessionBatch {
         // failed.
         Error error() const;
     };
-    // Runs a decode step with the token ids[i] for each sessions[i]. `sessions`: 1 to
-    // Pipeline::batch() different sessions of this pipeline. Returns one outcome for each session,
-    // valid until the next call. If a sequence fails, the others are not changed. A sequence that
-    // is done has the same state as after Session::decode and after reading its results, evictions
-    // included. If the sessions cannot run a step together, throws Error(usage) and changes
-    // nothing. An error that concerns all sessions, for example a lost device, is thrown; then all
-    // sessions are broken (Session::is_broken).
+    // The tokens that one sequence takes in during a step.
+    struct Part {
+        Session *session = nullptr;
+        // decode: one token. prefill_chunk and prefill_end: the next tokens of the prompt;
+        // Session::next_chunk() gives their number.
+        std::span<const int32_t> ids;
+        StepKind kind = StepKind::decode;
+    };
+    // Runs one step. `parts`: 1 to Pipeline::batch() different sessions of this pipeline, with at
+    // most Graph::max_step_tokens() tokens together. This is enough for a chunk of a prompt and one
+    // token of each other session. Call Session::check_prompt before the first chunk of a prompt.
+    //
+    // Returns one outcome for each part, valid until the next call. If a sequence fails, the others
+    // are not changed. A sequence that is done has the same state as after Session::decode or
+    // Session::prefill and after reading its results, evictions included. A decoded token and the
+    // last chunk of a prompt have results; other chunks have none. If the parts cannot run a step
+    // together, throws Error(usage) and changes nothing. An error that concerns all sessions, for
+    // example a lost device, is thrown; then all sessions are broken (Session::is_broken).
+    std::span<const Outcome> step(std::span<const Part> parts, Read read);
+    // Runs step() with the token ids[i] for each sessions[i].
     std::span<const Outcome> decode(std::span<Session *const> sessions,
                                     std::span<const int32_t> ids, Read read);
 
     struct Stats {
-        uint64_t steps = 0, tokens = 0;
+        uint64_t steps = 0;  // with decoded tokens
+        uint64_t tokens = 0; // decoded
         // Time in steps, evictions included. The decode_seconds of each sequence contain it too.
         double seconds = 0;
         Stream::Counters stream; // work of all steps; the sequences do not count it
@@ -73,8 +91,9 @@ class SessionBatch {
     const Stats &stats() const { return stats_; }
 
   private:
-    void check(std::span<Session *const> sessions, std::span<const int32_t> ids) const;
-    void take_in(std::span<Session *const> sessions, std::span<const int32_t> ids);
+    void check(std::span<const Part> parts) const;
+    void check(const Part &part, size_t number) const;
+    void take_in(std::span<const Part> parts);
     void queue_step();
     void read_results(Read read);
     void finish_step();
@@ -89,11 +108,15 @@ class SessionBatch {
     StepRunner runner_;
     LayerBatchView view_;
     // Data of the current step. The memory is reused, so that the next step allocates nothing.
-    std::vector<Outcome> outcomes_;          // one for each session that was given
-    std::vector<Sequence *> sequences_;      // the sequences that take part
-    std::vector<size_t> numbers_;            // for each of sequences_: its index in the given
-                                             // sessions
-    std::vector<const SequenceRows *> rows_; // [sequences_]
+    std::vector<Part> decoded_;     // the parts of decode()
+    std::vector<Outcome> outcomes_; // one for each part that was given
+    struct Member {
+        Sequence *sequence;
+        size_t number; // index of its part
+    };
+    std::vector<Member> members_;            // the sequences that take part
+    std::vector<Sequence *> readers_;        // the sequences with results, in the order of the rows
+    std::vector<const SequenceRows *> rows_; // [members_]
     std::vector<int32_t> next_;
     std::vector<float> logits_;
 };

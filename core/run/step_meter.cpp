@@ -23,6 +23,11 @@ void StepMeter::count_decode(double seconds) {
     ++stats_.decode_tokens;
 }
 
+void StepMeter::count_prefill(uint64_t tokens, double seconds) {
+    stats_.prefill_seconds += seconds;
+    stats_.prefill_tokens += tokens;
+}
+
 const SessionStats &StepMeter::read(const SequenceCache &cache) {
     stats_.evictions = cache.acting().evictions();
     stats_.evicted_tokens = cache.acting().evicted_slots();

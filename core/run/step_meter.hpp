@@ -72,6 +72,7 @@ class StepMeter {
     void count_decode() { ++stats_.decode_tokens; }
     // A step of several sequences: its whole time counts for each of them.
     void count_decode(double seconds);
+    void count_prefill(uint64_t tokens, double seconds);
     void count_ahead() { ++stats_.ahead_steps; }
     void count_discarded() { ++stats_.discarded_steps; }
     void add_move(BackendMove move) { stats_.moves.push_back(std::move(move)); }

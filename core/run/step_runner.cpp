@@ -38,11 +38,15 @@ void StepRunner::run(std::span<const SequenceRows *const> rows, LayerBatchView *
             segments_.push_back(segment);
         }
         if (s > 0) share_residual();
-        std::span<const keel_batch_kv *const> together;
-        if (view != nullptr) together = view->of(caches_);
-        graph.forward(segments_, together);
+        graph.forward(segments_, view != nullptr ? together(*view) : CachesTogether{});
         if (!is_last) graph.read_residual(residual_);
     }
+}
+
+CachesTogether StepRunner::together(LayerBatchView &view) const {
+    const size_t n = plain_decodes(segments_);
+    if (n < 2) return {};
+    return {view.of(std::span(caches_).first(n)), n};
 }
 
 // Gives each segment its rows of the previous engine's output.

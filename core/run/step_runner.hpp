@@ -17,12 +17,14 @@ class StepRunner {
     // Queues one step with these rows on all engines that hold layers. The slots of the rows must
     // already exist. Each element of `rows` belongs to another sequence, and all sequences must
     // have the same engines. The logits have the order of `rows`. `view`: a view of the arenas that
-    // the caches share; NULL: the caches share no arenas.
+    // the caches share; NULL: the caches share no arenas. The backend may compute
+    // the attention of the first rows in one call (plain_decodes).
     void run(std::span<const SequenceRows *const> rows, LayerBatchView *view = nullptr);
     void run(const SequenceRows &rows);
 
   private:
     void share_residual();
+    CachesTogether together(LayerBatchView &view) const;
 
     std::vector<float> residual_; // [tokens, hidden]: the residual stream between one engine and
                                   // the next

@@ -104,7 +104,7 @@ class Terminal {
     std::string seen_;
 };
 
-// A copy of models/tiny with Llama 3's template. Its marks replace the last words of the vocabulary.
+// A copy of models/tiny with Llama 3's template. Its marks replace the vocabulary's last words.
 void make_llama3_chat_model(const TinyCopy &model) {
     auto tokenizer = nlohmann::json::parse(model.read("tokenizer.json"));
     auto &vocab = tokenizer.at("model").at("vocab");

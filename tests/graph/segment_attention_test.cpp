@@ -91,14 +91,16 @@ struct AttentionRig {
         rig.caches[sequence]->append(positions[sequence], tokens);
         return {.positions = positions[sequence], .kv = rig.caches[sequence]->views()};
     }
-    // Runs the attention of the first layer. Returns true if one call computed all sequences.
+    // Runs the attention of the first layer. Returns true if one call computed several sequences.
     bool runs_together(const std::vector<Segment> &segments) {
         fake.appended = fake.attended = 0;
         ran.clear();
-        attention.begin(segments, together);
+        const size_t first = plain_decodes(segments);
+        attention.begin(segments, {together, first});
         attention.run(0);
         CHECK(fake.appended == fake.attended);
-        CHECK((fake.attended == 1) == ran.empty());
+        // Two ops of each segment that the call did not serve.
+        CHECK(ran.size() == 2 * (segments.size() - (fake.attended == 1 ? first : 0)));
         return fake.attended == 1;
     }
 
@@ -153,8 +155,10 @@ TEST_CASE("one call serves sequences with one token each whose policies collect 
     tapped[1].tap = &tap;
     tapped[1].tap_ops = &r.rig.graph.taps();
     CHECK_FALSE(r.runs_together(tapped));
-    r.together.clear(); // the caches have no common view
-    CHECK_FALSE(r.runs_together({r.segment(0, 1, 4), r.segment(1, 1, 4)}));
+    tapped = {r.segment(0, 1, 4), r.segment(1, 1, 4), r.segment(2, 3, 1)};
+    CHECK(r.runs_together(tapped)); // a chunk of a prompt follows in a call of its own
+    r.together.clear();             // the caches have no common view
+    CHECK_FALSE(r.runs_together({r.segment(0, 1, 5), r.segment(1, 1, 5)}));
 }
 
 TEST_CASE("sequences whose positions share a row of the RoPE tables attend one by one") {
