@@ -222,7 +222,7 @@ TEST_CASE(
         chat("/rest\n/load\n/load " + folder.path().string() + "/none\n/stats maybe\nHi\n", {"-q"});
     CHECK(wrong.code == 1);
     CHECK(contains(wrong.err, "did you mean '/reset'"));
-    CHECK(contains(wrong.err, "/load: expected a file"));
+    CHECK(contains(wrong.err, "/load: expected the name of a file"));
     CHECK(contains(wrong.err, "none"));
     CHECK(lines(wrong.err) == 4);
     CHECK(lines(wrong.out) >= 1); // the chat continues after the errors

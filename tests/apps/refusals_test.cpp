@@ -281,5 +281,5 @@ TEST_CASE("A bad weight in a GGUF file is reported with its GGUF name") {
     const std::string line =
         failure(run_keel({"run", file, "-p", "Once upon a time", "-n", "5", "-q"}), 1);
     INFO(line);
-    CHECK(contains(line, "tiny.gguf: " + name + " has 1 of "));
+    CHECK(contains(line, "tiny.gguf: in " + name + ", 1 of "));
 }

@@ -8,15 +8,16 @@
 #include <cstdlib>
 #include <string_view>
 
+using keel::ab::Config;
+
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-    using keel::ab::Config;
     try {
-        const ab::Config c = keel::ab::parse_config({reinterpret_cast<const char *>(data), size},
-                                                    "fuzz.yaml", "/folder");
-        const bool sound = !c.arms.empty() && c.arms.size() <= ab::Config::most_arms &&
-                           !c.tasks.empty() && c.tasks.size() <= ab::Config::most_tasks &&
-                           c.budgets.size() <= ab::Config::most_budgets && !c.seeds.empty() &&
-                           c.seeds.size() <= ab::Config::most_seeds && !c.protocols.empty() &&
+        const Config c = keel::ab::parse_config({reinterpret_cast<const char *>(data), size},
+                                                "fuzz.yaml", "/folder");
+        const bool sound = !c.arms.empty() && c.arms.size() <= Config::most_arms &&
+                           !c.tasks.empty() && c.tasks.size() <= Config::most_tasks &&
+                           c.budgets.size() <= Config::most_budgets && !c.seeds.empty() &&
+                           c.seeds.size() <= Config::most_seeds && !c.protocols.empty() &&
                            c.base.is_absolute() && c.output.is_absolute() && !c.reference.empty();
         if (!sound) std::abort();
     } catch (const keel::Error &error) {

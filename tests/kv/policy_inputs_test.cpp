@@ -537,7 +537,7 @@ TEST_CASE("A prompt that leaves no memory for its replay is refused before it is
     std::string why;
     CHECK(run.manager->can_take(40, true, &why));
     CHECK_FALSE(run.manager->can_take(60, true, &why));
-    CHECK_THAT(why, Contains("repeat the prompt") && Contains("62 tokens") &&
+    CHECK_THAT(why, Contains("repeat the prompt") && Contains("room for 62 more tokens") &&
                         Contains("model.context = 96"));
 }
 

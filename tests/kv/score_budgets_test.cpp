@@ -171,7 +171,7 @@ TEST_CASE("Impossible pairs of policy and allocator are refused by name in the p
                                             Contains("are not comparable across heads") &&
                                             Contains("set policy.allocator.params.normalize"));
     sharer.needs = 1 << 7;
-    CHECK_THAT(refusal(script, sharer), Contains("sharer needs 0x80"));
+    CHECK_THAT(refusal(script, sharer), Contains("sharer needs the inputs 0x80"));
 }
 
 TEST_CASE("Slots that a policy always keeps fill the budget first, and the newest of them win") {

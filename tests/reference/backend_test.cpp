@@ -24,7 +24,7 @@ TEST_CASE("calls that break the rules are refused with a reason, and nothing is 
         CHECK(std::isnan(bench.read(a.out)[0]));
     };
     a.features = 1;
-    refused(KEEL_E_UNSUPPORTED, "features");
+    refused(KEEL_E_UNSUPPORTED, "feature bits");
     a.features = 0;
     const keel_tensor *right = a.b;
     a.b = nullptr;

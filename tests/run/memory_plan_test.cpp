@@ -168,14 +168,15 @@ TEST_CASE("kv.max_mib must hold at least a block of each head") {
     CHECK_NOTHROW(Planned({"kv.max_mib=0.016"}));
 }
 
-TEST_CASE("weights are prepared for the largest step: a prefill step, or all sequences at once") {
+TEST_CASE(
+    "weights are prepared for the largest step: a chunk, and a token of each other sequence") {
     const auto most_rows = [](std::initializer_list<std::string> sets, uint32_t batch = 1) {
         const Planned p(sets, batch);
         return p.plan.load_options(p.pipeline.engine()).max_m;
     };
     CHECK(most_rows({}) == 512);
     CHECK(most_rows({"model.context=64"}) == 64);
-    CHECK(most_rows({"model.context=64"}, 128) == 128);
+    CHECK(most_rows({"model.context=64"}, 128) == 64 + 127);
     Planned p({});
     p.available = 12345;
     const LoadOptions load = p.plan.load_options(p.pipeline.engine());
