@@ -17,6 +17,7 @@ install(DIRECTORY ${PROJECT_SOURCE_DIR}/policies DESTINATION ${CMAKE_INSTALL_DAT
 foreach(project backend policy policy_cpp)
   install(DIRECTORY ${PROJECT_SOURCE_DIR}/tests/install/${project} DESTINATION ${CMAKE_INSTALL_DATADIR}/keel/tests/install)
 endforeach()
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/examples/attention DESTINATION ${CMAKE_INSTALL_DATADIR}/keel/examples)
 cmake_path(RELATIVE_PATH CMAKE_INSTALL_FULL_INCLUDEDIR
   BASE_DIRECTORY ${CMAKE_INSTALL_FULL_DATADIR}/keel/core OUTPUT_VARIABLE keel_headers)
 install(CODE "
@@ -29,7 +30,7 @@ install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
 # functions that test a plugin with the programs of sdk/.
 set(keel_package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/keel)
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/core/include/keel DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
-  FILES_MATCHING PATTERN "*.h" PATTERN "*.hpp")
+  FILES_MATCHING PATTERN "*.h" PATTERN "*.hpp" PATTERN "README.md")
 set_target_properties(keel_sdk PROPERTIES EXPORT_NAME sdk)
 install(TARGETS keel_sdk EXPORT keelTargets)
 # libkeel: its header and the target keel::keel. The library finds plugins next to itself.

@@ -1,3 +1,4 @@
+#include "reference/attention_dense.hpp"
 #include "reference/check.hpp"
 #include "reference/ops.hpp"
 #include "reference/reference.hpp"
@@ -105,6 +106,10 @@ keel_backend make_table() {
     return table;
 }
 
+const void *KEEL_CALL extension(const char *id) {
+    return keel_same(id, KEEL_EXT_ATTENTION_DENSE) != 0 ? attention_dense() : nullptr;
+}
+
 } // namespace
 } // namespace keel::reference
 
@@ -117,6 +122,7 @@ const keel_backend *reference_backend() {
 
 const keel_plugin *reference_plugin() {
     static const keel_plugin plugin = [] {
+        using reference::extension;
         keel_plugin p = {};
         p.h = KEEL_HEADER(keel_plugin);
         p.min_host_abi = KEEL_ABI_VERSION;
@@ -129,6 +135,7 @@ const keel_plugin *reference_plugin() {
             "The core's own backend: every op as plain float64 loops; slow, exact, always there.";
         p.build_info = "part of the core";
         p.vtable = reference_backend();
+        p.get_extension = extension;
         return p;
     }();
     return &plugin;

@@ -1,4 +1,5 @@
 // The plugin descriptor, the table of entry points, and the list of extensions.
+#include "cpu/ext/attention_dense.hpp"
 #include "cpu/ext/batched_decode.hpp"
 #include "cpu/ops/ops.hpp"
 
@@ -59,7 +60,9 @@ constexpr keel_backend make_table() {
 constexpr keel_backend table = make_table();
 
 const void *KEEL_CALL extension(const char *id) noexcept {
-    return keel_same(id, KEEL_EXT_BATCHED_DECODE) != 0 ? &batched_decode : nullptr;
+    if (keel_same(id, KEEL_EXT_BATCHED_DECODE) != 0) return &batched_decode;
+    if (keel_same(id, KEEL_EXT_ATTENTION_DENSE) != 0) return &attention_dense;
+    return nullptr;
 }
 
 constexpr keel_plugin make_plugin() {

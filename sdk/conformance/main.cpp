@@ -1,6 +1,7 @@
 // keel_conformance PLUGIN checks whether a backend does what the headers say. It compares each op
 // with the core's reference backend, within the error bounds of the op headers. It also tests the
 // rest of the interface: invalid calls, older and newer peers, threads, leaks.
+#include "conformance/attention_dense.hpp"
 #include "conformance/batched_decode.hpp"
 #include "conformance/protocol.hpp"
 #include "conformance/suite.hpp"
@@ -16,8 +17,8 @@ using namespace keel::conformance;
 constexpr const char *usage = R"(usage: keel_conformance PLUGIN [options]
   PLUGIN               path of a backend's shared library, or 'reference'
   --param KEY=VALUE    a parameter of the plugin (may be repeated)
-  --op NAME            only this op; 'protocol': only the border; 'batched_decode': only that
-                       extension
+  --op NAME            only this op; 'protocol': only the border; 'attention_dense' or
+                       'batched_decode': only that extension
   --case N             only case N of each op
   --seed S             seed of the data (default 1)
   --quick              fewer sizes and layouts
@@ -69,7 +70,8 @@ Request parse(int argc, char **argv) {
         }
     }
     const std::string &op = request.options.only_op;
-    if (!op.empty() && op != "protocol" && op != "batched_decode" && op_named(op) == 0)
+    if (!op.empty() && op != "protocol" && op != "attention_dense" && op != "batched_decode" &&
+        op_named(op) == 0)
         throw Unusable{"there is no op '" + op + "'"};
     if (request.plugin.empty()) throw Unusable{"no plugin is named"};
     return request;
@@ -122,6 +124,10 @@ int test(const Request &request) {
         Side subject(library, request.params);
         const Report report = check_batched_decode(library, subject, request.options);
         if (report.cases + report.failures > 0) failures += print("batched_decode", report);
+    }
+    if (wants("attention_dense")) {
+        const Report report = check_attention_dense(library, request.params, request.options);
+        if (report.cases + report.failures > 0) failures += print("attention_dense", report);
     }
     if (wants("protocol")) {
         failures += print("protocol", check_protocol(library, request.params, request.options));

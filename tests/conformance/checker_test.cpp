@@ -1,5 +1,6 @@
 // Tests of the conformance checker. If a backend has one fault, the checker must report the op or
 // rule that the fault breaks.
+#include "conformance/attention_dense.hpp"
 #include "conformance/faulty_backend.hpp"
 #include "conformance/protocol.hpp"
 #include "conformance/suite.hpp"
@@ -20,6 +21,11 @@ Report run_op(Fault fault, keel_op op, bool complete = false) {
     Suite suite(subject, oracle, options);
     cases_of(suite, op);
     return suite.report();
+}
+
+Report run_dense(Fault fault) {
+    const Library library(faulty_plugin(fault));
+    return check_attention_dense(library, {}, {});
 }
 
 // Returns the first message, or "" if no fault was found.
@@ -81,6 +87,15 @@ TEST_CASE("the checker finds a missing refusal") {
 
 TEST_CASE("the checker finds a plan that fixes a number that calls may change") {
     CHECK(run_op(Fault::settles_rows, KEEL_OP_SCALE).failures > 0);
+}
+
+TEST_CASE("faults of dense attention are found") {
+    CHECK(first_message(run_dense(Fault::nothing)) == "");
+    CHECK_THAT(first_message(run_dense(Fault::dense_sees_later_keys)),
+               Catch::Contains("out[") && Catch::Contains("expected"));
+    CHECK_THAT(first_message(run_dense(Fault::dense_drops_others)), Catch::Contains("d_"));
+    CHECK_THAT(first_message(run_dense(Fault::dense_takes_any_scale)),
+               Catch::Contains("a scale of NaN must be refused"));
 }
 
 TEST_CASE("the checker finds faults in other functions than ops") {

@@ -3,6 +3,8 @@
 #include "conformance/side.hpp"
 #include "reference/reference.hpp"
 
+#include <keel/ext/draft/attention_dense.h>
+
 #include <cmath>
 #include <cstring>
 #include <mutex>
@@ -245,7 +247,10 @@ keel_backend table_with(Fault fault) {
     t.plan_destroy = nullptr;
     t.plan_info = nullptr;
     switch (fault) {
-    case Fault::nothing: break;
+    case Fault::nothing:
+    case Fault::dense_sees_later_keys:
+    case Fault::dense_drops_others:
+    case Fault::dense_takes_any_scale: break;
     case Fault::one_wrong_size: t.matmul = matmul; break;
     case Fault::slightly_off: t.rms_norm = rms_norm; break;
     case Fault::writes_past_the_end: t.scale = scale; break;
@@ -276,6 +281,33 @@ keel_backend table_with(Fault fault) {
     return t;
 }
 
+const keel_dense &real_dense() {
+    return *static_cast<const keel_dense *>(
+        reference_plugin()->get_extension(KEEL_EXT_ATTENTION_DENSE));
+}
+
+keel_status KEEL_CALL dense_forward(keel_ctx *ctx, const keel_dense_attention *theirs,
+                                    const keel_dense_outputs *o) {
+    keel_dense_attention a = *theirs;
+    a.h = KEEL_HEADER(keel_dense_attention);
+    if (fault_now == Fault::dense_sees_later_keys) a.features &= ~uint64_t{KEEL_DENSE_CAUSAL};
+    if (fault_now == Fault::dense_takes_any_scale && std::isnan(a.scale)) a.scale = 1;
+    return real_dense().forward(ctx, &a, o);
+}
+
+keel_status KEEL_CALL dense_backward(keel_ctx *ctx, const keel_dense_attention *theirs,
+                                     const keel_dense_gradients *g) {
+    keel_dense_attention a = *theirs;
+    a.h = KEEL_HEADER(keel_dense_attention);
+    if (fault_now == Fault::dense_drops_others) ++a.offset;
+    return real_dense().backward(ctx, &a, g);
+}
+
+const void *KEEL_CALL faulty_extension(const char *id) {
+    static const keel_dense dense = {KEEL_HEADER(keel_dense), dense_forward, dense_backward};
+    return keel_same(id, KEEL_EXT_ATTENTION_DENSE) != 0 ? &dense : nullptr;
+}
+
 } // namespace
 
 const keel_plugin *faulty_plugin(Fault fault) {
@@ -285,6 +317,7 @@ const keel_plugin *faulty_plugin(Fault fault) {
     table = table_with(fault);
     plugin = *reference_plugin();
     plugin.vtable = &table;
+    plugin.get_extension = faulty_extension;
     return &plugin;
 }
 

@@ -24,8 +24,11 @@ enum class Fault {
     writes_whole_out_struct,
     leaks_buffers,
     refuses_newer_host,
-    settles_rows, // scale: uses the plan's number of rows instead of the call's
-    swaps_ties,   // argmax_rows: of equal values, the last one wins
+    settles_rows,          // scale: uses the plan's number of rows instead of the call's
+    swaps_ties,            // argmax_rows: of equal values, the last one wins
+    dense_sees_later_keys, // keel.attention_dense/1: forward ignores KEEL_DENSE_CAUSAL
+    dense_drops_others,    // keel.attention_dense/1: backward drops other weights than forward
+    dense_takes_any_scale, // keel.attention_dense/1: a scale of NaN counts as 1
 };
 
 // Returns the reference backend with one fault. The fault is a global setting, so only one faulty

@@ -9,7 +9,8 @@ endfunction()
 
 file(REMOVE_RECURSE ${FOLDER})
 run(${CMAKE_COMMAND} --install ${KEEL_BUILD} --prefix ${FOLDER}/prefix)
-foreach(file include/keel/backend.h include/keel/ext/draft/replay.h include/keel/ext/draft/timestamps.h include/keel/sdk.hpp include/keel/sdk_policy.hpp include/keel/keel.hpp share/keel/models/tiny/config.json share/keel/configs
+foreach(file include/keel/backend.h include/keel/ext/draft/replay.h include/keel/ext/draft/timestamps.h include/keel/ext/draft/attention_dense.h include/keel/ext/draft/attention_dense_check.hpp
+    share/keel/examples/attention/main.cpp share/keel/core/include/keel/ext/draft/README.md include/keel/sdk.hpp include/keel/sdk_policy.hpp include/keel/keel.hpp share/keel/models/tiny/config.json share/keel/configs
     share/keel/docs/how-to/write-a-policy.md share/keel/core/include/keel/policy.h)
   if(NOT EXISTS ${FOLDER}/prefix/${file})
     message(FATAL_ERROR "not installed: ${file}")
@@ -54,6 +55,21 @@ endif()
 execute_process(COMMAND ${FOLDER}/hello/build/hello ${FOLDER}/none RESULT_VARIABLE result ERROR_VARIABLE errors)
 if(NOT result EQUAL 1 OR NOT errors MATCHES "^hello: .*no such file or folder")
   message(FATAL_ERROR "hello ended with ${result}:\n${errors}")
+endif()
+
+# The example of dense attention, which loads a backend plugin itself.
+file(COPY ${KEEL_SOURCE}/examples/attention DESTINATION ${FOLDER})
+run(${CMAKE_COMMAND} -S ${FOLDER}/attention -B ${FOLDER}/attention/build -G ${GENERATOR} -DCMAKE_PREFIX_PATH=${FOLDER}/prefix
+  -DCMAKE_BUILD_TYPE=Release -DCMAKE_CXX_COMPILER=${CXX_COMPILER} "-DCMAKE_CXX_FLAGS=-Wall -Wextra -Wpedantic -Werror")
+run(${CMAKE_COMMAND} --build ${FOLDER}/attention/build)
+file(GLOB cpu_plugin ${FOLDER}/prefix/lib*/keel/plugins/cpu.so ${FOLDER}/prefix/lib/*/keel/plugins/cpu.so)
+if(cpu_plugin)
+  run(${FOLDER}/attention/build/attention ${cpu_plugin})
+endif()
+execute_process(COMMAND ${FOLDER}/attention/build/attention ${FOLDER}/backend/build/first_backend.so
+  RESULT_VARIABLE result ERROR_VARIABLE errors)
+if(NOT result EQUAL 1 OR NOT errors MATCHES "first_backend does not support dense attention with gradients")
+  message(FATAL_ERROR "attention with a backend that lacks the extension ended with ${result}:\n${errors}")
 endif()
 
 # Finds plugins like a user's program: by their names, in the folders of KEEL_PLUGIN_PATH.

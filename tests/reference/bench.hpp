@@ -83,6 +83,14 @@ class Bench {
         return t;
     }
 
+    const keel_tensor *bytes(const Dims &shape, const std::vector<uint8_t> &values) {
+        const keel_tensor *t = blank(shape, KEEL_DTYPE_U8);
+        for (int64_t r = 0; r < rows(t); ++r)
+            backend().buffer_write(ctx_, t->buffer, row_offset(t, r),
+                                   values.data() + r * shape.back(), row_bytes(t));
+        return t;
+    }
+
     Values read(const keel_tensor *t) {
         Values out;
         const auto n = static_cast<size_t>(t->shape[t->rank - 1]);

@@ -39,10 +39,10 @@
  * fills it with keel_emit() (abi.h). In the other structs, the caller owns the struct and what it
  * points to; both are valid during the call. "For people" means: the text is shown, never parsed.
  *
- * EXTENSIONS. keel_plugin.get_extension returns further tables. The core uses keel.replay/1,
- * keel.timestamps/1, keel.read_later/1, keel.stream_counts/1 and keel.batched_decode/1
- * (ext/draft/). These names are reserved: keel.fused_ffn/1, keel.attention_backward/1, keel.mla/1,
- * keel.moe/1, keel.gptq/1, keel.kv_merge/1.
+ * EXTENSIONS. keel_plugin.get_extension returns further tables (ext/draft/). The core uses
+ * keel.replay/1, keel.timestamps/1, keel.read_later/1, keel.stream_counts/1 and
+ * keel.batched_decode/1. Other hosts use keel.attention_dense/1. Reserved: keel.fused_ffn/1,
+ * keel.attention_backward/1, keel.mla/1, keel.moe/1, keel.gptq/1, keel.kv_merge/1.
  *
  * The tags [init] and [ctx] are explained in abi.h, THREAD TAGS. After KEEL_E_DEVICE_LOST, the core
  * only calls destroy functions of the context. Everything here exists since 0.1. */

@@ -167,6 +167,16 @@ struct AttentionKernels {
                  const float *sin, float sign, keel_rope_mode mode);
     // Computes out = x / sqrt(mean(x^2) + eps) * weight. `out` may be x.
     void (*rms_norm)(const float *x, const float *weight, float eps, int64_t n, float *out);
+
+    // Dense attention (algo/attention_dense.inl). Rows of n elements with room up to a multiple of
+    // kPad. A bias of -inf hides a pair of query and key.
+    void (*exp_minus)(float *x, const float *lse, int64_t n); // x = exp(x - lse)
+    void (*add_bias)(float *x, const float *bias, int64_t n);
+    void (*hide)(float *x, const float *bias, int64_t n); // x = 0 for hidden pairs
+    void (*drop)(float *x, const float *keep, int64_t n); // x *= keep; 0 if keep is 0
+    // dp = p * (dp - delta)
+    void (*logit_gradient)(float *dp, const float *p, const float *delta, int64_t n);
+    void (*softcap_gradient)(float *dz, const float *capped, float cap, int64_t n);
 };
 
 // Attention with bf16 products and f32 sums (`compute: fast`). A tile of keys and values is rounded

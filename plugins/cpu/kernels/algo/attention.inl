@@ -363,6 +363,8 @@ bool finite(const float *x, int64_t n) {
     return !any_nan(sum) && rest == rest;
 }
 
+#include "cpu/kernels/algo/attention_dense.inl"
+
 const AttentionKernels attention_table = {
     isa_word,
     8,
@@ -384,6 +386,12 @@ const AttentionKernels attention_table = {
     norm2_row,
     rope_head,
     rms_norm_head,
+    exp_minus,
+    add_bias,
+    hide,
+    drop,
+    logit_gradient,
+    softcap_gradient,
 };
 
 } // namespace

@@ -1,0 +1,11 @@
+#pragma once
+
+#include <keel/ext/draft/attention_dense.h>
+
+namespace keel::reference {
+
+// keel.attention_dense/1 in float64: attention over plain tensors, forward and backward
+// (attention_dense.cpp).
+const keel_dense *attention_dense();
+
+} // namespace keel::reference

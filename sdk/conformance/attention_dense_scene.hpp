@@ -1,0 +1,59 @@
+#pragma once
+
+#include "conformance/scene.hpp"
+
+#include <keel/ext/draft/attention_dense.h>
+
+#include <functional>
+
+namespace keel::conformance {
+
+// Orders of the dimensions [batch, tokens, heads, dim] in memory.
+enum class Order {
+    plain,      // without gaps
+    gaps,       // gaps after rows of each dimension, and a first element that is not aligned
+    head_major, // [batch, heads, tokens, dim]
+    packed,     // tokens three times as far apart, as in one tensor of q, k and v
+    token_major // [tokens, batch, heads, dim]
+};
+
+// One case: the sizes, options and dtypes of a call.
+struct DenseShape {
+    int64_t batch = 1, rows = 9, keys = 9, heads = 2, kv_heads = 1, dim = 32, v_dim = 32;
+    uint64_t features = 0;
+    keel_dtype dtype = KEEL_DTYPE_F32;   // of q, k, v, and d_out
+    keel_dtype results = KEEL_DTYPE_F32; // of out and the gradients
+    Order order = Order::plain;
+    int64_t before = 3, after = 2; // the window
+    float dropout = 0.3F;
+    bool spread_pairs = false; // bias and mask are the same for all batches and heads
+    bool large = false;        // logits of about +-10,000, exact in f32
+    bool hidden_nan = false;   // NaN in rows of q, k, v and d_out that the mask hides or causal may
+
+    float scale() const;
+};
+std::string name_of(const DenseShape &s);
+
+// The tensors of a case, named by their index in the scene, and the calls on a side.
+struct DenseScene {
+    DenseScene(const DenseShape &shape, Rng &rng);
+    // Run a pass on the tensors of a stage. `change` may spoil the arguments before the call.
+    // longer: the structs come from a newer peer, with more bytes of any content.
+    using ChangeForward = std::function<void(keel_dense_attention &, keel_dense_outputs &)>;
+    using ChangeBackward = std::function<void(keel_dense_attention &, keel_dense_gradients &)>;
+    keel_status forward(const keel_dense &table, Stage &stage, bool longer,
+                        const ChangeForward &change = nullptr) const;
+    keel_status backward(const keel_dense &table, Stage &stage, bool longer,
+                         const ChangeBackward &change = nullptr) const;
+
+    DenseShape s;
+    Scene scene;
+    int q, k, v, sink = none, bias = none, mask = none, out, lse, d_out, d_q, d_k, d_v,
+                 d_sink = none;
+
+  private:
+    keel_dense_attention attention(Stage &stage) const;
+    void hide_nan();
+};
+
+} // namespace keel::conformance
