@@ -1,15 +1,61 @@
 #include "run/context_repeater.hpp"
 
 #include "base/error.hpp"
+#include "text/chat_template.hpp"
+
+#include <algorithm>
 
 namespace keel {
 
 ContextRepeater::ContextRepeater(Sequence &sequence) : sequence_(sequence) {
     const Tokenizer *tokenizer = sequence.pipeline.tokenizer();
     if (tokenizer == nullptr) return;
+    const keel_policy_needs &needs = sequence.cache.first().setup().needs();
+    if (has_flag(needs, KEEL_POLICY_KVPRESS_WORDS)) {
+        take_kvpress_words(*tokenizer);
+        return;
+    }
     whole_ = tokenizer->encode("\n\nRepeat the whole text above, word for word:\n\n", false);
     from_words_ =
         tokenizer->encode("\n\nRepeat the text above, word for word, starting with", false);
+}
+
+// kvpress renders a question with the model's chat template. The text before the question is the
+// prefix, the text after it is the opening.
+void ContextRepeater::take_kvpress_words(const Tokenizer &tokenizer) {
+    whole_ = tokenizer.encode("\n\nRepeat the previous context exactly.", false);
+    from_words_ = tokenizer.encode(
+        "\n\nRepeat the part of the previous context exactly, starting with", false);
+    const auto &path = sequence_.pipeline.config().model.path;
+    const FoundChatTemplate found = load_chat_template(*path);
+    if (!found.known && !found.jinja.empty()) {
+        throw_error(ErrorKind::input,
+                    "policy {}: compat: kvpress needs the end of a question in the model's chat "
+                    "template, and Keel does not know this template; remove compat",
+                    sequence_.cache.first().setup().config().policy.name);
+    }
+    if (!found.known) {
+        opening_ = tokenizer.encode("\n", false);
+        return;
+    }
+    const ChatTemplate &chat = *found.known;
+    std::vector<ChatPiece> before = chat.begin(std::nullopt);
+    std::vector<ChatPiece> after;
+    bool is_after = false;
+    for (ChatPiece &piece : chat.user_turn("Q", true)) {
+        const bool is_question = !piece.is_markup;
+        if (!is_question) (is_after ? after : before).push_back(std::move(piece));
+        is_after |= is_question;
+    }
+    prefix_ = chat.encode(tokenizer, before, false);
+    opening_ = chat.encode(tokenizer, after, true);
+}
+
+int64_t ContextRepeater::skipped() const {
+    const auto tokens = this->tokens();
+    const bool starts = std::ssize(tokens) > std::ssize(prefix_) &&
+                        std::equal(prefix_.begin(), prefix_.end(), tokens.begin());
+    return starts ? std::ssize(prefix_) : 0;
 }
 
 std::span<const int32_t> ContextRepeater::instruction(bool from_words) const {

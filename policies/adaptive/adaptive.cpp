@@ -10,6 +10,7 @@ using namespace keel::sdk;
 
 constexpr const char *scopes[] = {"layer", "global", nullptr};
 constexpr const char *methods[] = {"none", "sum", "rank", "softmax", nullptr};
+constexpr const char *modes[] = {"none", "kvpress", nullptr};
 
 struct Candidate {
     double value; // values of different heads can be compared
@@ -37,7 +38,10 @@ class Adaptive {
             "normalize", "none", methods,
             "how scores are made comparable first. none: as they are, for policies whose "
             "scores are; sum: divided "
-            "by the head's sum; rank: by place within the head; softmax: over the head")};
+            "by the head's sum; rank: by place within the head; softmax: over the head"),
+        KEEL_CHOICE_PARAM("compat", "none", modes,
+                          "kvpress: as AdaKVPress of kvpress, compares the scores of every policy "
+                          "as they are, also where they do not compare across heads")};
 
     Adaptive(const Setup &setup, keel_allocator_needs &needs)
         : floor_(setup.params.number("floor")), global_(setup.params.is("scope", "global")),
@@ -46,7 +50,13 @@ class Adaptive {
           by_softmax_(setup.params.is("normalize", "softmax")) {
         needs.needs = KEEL_ALLOCATOR_NEED_SCORES;
         needs.flags = KEEL_ALLOCATOR_RAGGED;
-        if (!by_sum_ && !by_rank_ && !by_softmax_) needs.flags |= KEEL_ALLOCATOR_COMPARES;
+        const bool as_they_are = setup.params.is("normalize", "none");
+        const bool like_kvpress = setup.params.is("compat", "kvpress");
+        if (like_kvpress && !as_they_are)
+            throw Failure(KEEL_E_INVALID_ARG,
+                          "compat: kvpress compares scores as they are; remove normalize, or "
+                          "remove compat");
+        if (as_they_are && !like_kvpress) needs.flags |= KEEL_ALLOCATOR_COMPARES;
     }
 
     void allocate(const keel_allocator_input &in, int32_t *budgets) {

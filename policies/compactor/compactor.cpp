@@ -19,6 +19,8 @@ double gaussian(uint64_t seed, uint64_t index) {
     return radius * std::cos(6.283185307179586 * uniform(mix(seed ^ mix(2 * index + 1))));
 }
 
+constexpr const char *modes[] = {"none", "kvpress", nullptr};
+
 class Compactor {
   public:
     static constexpr PluginInfo info = {
@@ -35,13 +37,21 @@ class Compactor {
                          "weight of the leverage against the attention; below 0: the share of "
                          "slots that has to go"),
         KEEL_INT_PARAM("sinks", "8", 0, 65536, "first tokens that stay"),
-        KEEL_INT_PARAM("tail", "4", 0, 65536, "last tokens that stay")};
+        KEEL_INT_PARAM("tail", "4", 0, 65536, "last tokens that stay"),
+        KEEL_CHOICE_PARAM("compat", "none", modes,
+                          "kvpress is refused: its scores count padding, which a policy cannot "
+                          "compute")};
 
     Compactor(const Setup &setup, keel_policy_needs &needs)
         : host_(setup.host), cols_(static_cast<uint32_t>(std::min<int64_t>(
                                  setup.params.integer("sketch"), setup.geometry.head_dim))),
           blend_(setup.params.number("blend")), sinks_(setup.params.integer("sinks")),
           tail_(setup.params.integer("tail")) {
+        if (setup.params.is("compat", "kvpress"))
+            throw Failure(KEEL_E_UNSUPPORTED,
+                          "compat: kvpress is not possible: kvpress fills the last piece up with "
+                          "keys of zeros, which take part in the softmax, and a policy gets no "
+                          "queries to compute that; remove compat");
         projection_.resize(size_t{setup.geometry.head_dim} * cols_);
         for (size_t i = 0; i < projection_.size(); ++i)
             projection_[i] = static_cast<float>(gaussian(mix(setup.seed), i) /

@@ -5,6 +5,8 @@ namespace {
 
 using namespace keel::sdk;
 
+constexpr const char *modes[] = {"none", "kvpress", nullptr};
+
 class KvZip {
   public:
     static constexpr PluginInfo info = {
@@ -17,12 +19,16 @@ class KvZip {
             "lead", "8", 0, 4096,
             "last tokens of the chunk before, with which each repetition but the first begins"),
         KEEL_INT_PARAM("sinks", "4", 0, 65536,
-                       "first tokens that stay, and that every repetition sees")};
+                       "first tokens that stay, and that every repetition sees"),
+        KEEL_CHOICE_PARAM("compat", "none", modes,
+                          "kvpress: the model is asked to repeat its context in the words of "
+                          "kvpress 0.5.5")};
 
     KvZip(const Setup &setup, keel_policy_needs &needs) : sinks_(setup.params.integer("sinks")) {
         needs.needs = KEEL_NEED_REPLAY;
         needs.granularity = KEEL_KEEP_HEAD_RAGGED;
         needs.flags = KEEL_POLICY_COMPARABLE | KEEL_POLICY_PREFILL_ONLY;
+        if (setup.params.is("compat", "kvpress")) needs.flags |= KEEL_POLICY_KVPRESS_WORDS;
         needs.reduce_queries = KEEL_REDUCE_MAX;
         needs.reduce_group = KEEL_REDUCE_MAX;
         needs.replay_chunk = static_cast<uint32_t>(setup.params.integer("chunk"));

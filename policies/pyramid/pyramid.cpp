@@ -6,6 +6,8 @@ namespace {
 
 using namespace keel::sdk;
 
+constexpr const char *modes[] = {"none", "kvpress", nullptr};
+
 class Pyramid {
   public:
     static constexpr PluginInfo info = {
@@ -14,27 +16,62 @@ class Pyramid {
     static constexpr keel_param_spec params[] = {
         KEEL_FLOAT_PARAM("beta", "20", 1, 1e6,
                          "how steep: the last layer's share is the average divided by beta; 1: "
-                         "every layer the same")};
+                         "every layer the same"),
+        KEEL_CHOICE_PARAM("compat", "none", modes,
+                          "kvpress: the budgets of kvpress 0.5.5, with the slots that always stay "
+                          "inside the pyramid, its rounding, and equal budgets where it gives "
+                          "them")};
 
-    Pyramid(const Setup &setup, keel_allocator_needs &needs) : beta_(setup.params.number("beta")) {
+    Pyramid(const Setup &setup, keel_allocator_needs &needs)
+        : beta_(setup.params.number("beta")), like_kvpress_(setup.params.is("compat", "kvpress")) {
         needs.flags = KEEL_ALLOCATOR_BY_LAYER;
     }
 
     void allocate(const keel_allocator_input &in, int32_t *budgets) {
         const size_t layers = in.layers;
-        const std::vector<int64_t> shares = shares_of(in);
+        const std::vector<int64_t> shares = like_kvpress_ ? kvpress_shares(in) : shares_of(in);
         for (size_t l = 0; l < layers; ++l)
             std::fill_n(budgets + l * in.kv_heads, in.kv_heads, static_cast<int32_t>(shares[l]));
     }
 
   private:
+    static int64_t longest_of(const keel_allocator_input &in) {
+        return *std::max_element(in.lengths,
+                                 in.lengths + static_cast<size_t>(in.layers) * in.kv_heads);
+    }
+
+    // The budgets of kvpress's PyramidKVPress. The fixed slots stand for its observation window. If
+    // there are none, no layer gets less than protected_slots.
+    std::vector<int64_t> kvpress_shares(const keel_allocator_input &in) const {
+        const size_t layers = in.layers;
+        const auto average = static_cast<double>(in.budget),
+                   window = static_cast<double>(in.fixed_slots > 0 ? in.fixed_slots
+                                                                   : in.protected_slots),
+                   longest = static_cast<double>(longest_of(in));
+        double least = average / beta_, largest = 2 * average - least;
+        if (largest >= longest - window) {
+            largest = longest - window;
+            least = 2 * average - largest;
+        }
+        std::vector<int64_t> shares(layers, in.budget);
+        if (layers < 2 || longest < largest || largest < least || least < window) return shares;
+        const double step = (largest - least) / static_cast<double>(layers - 1);
+        int64_t left = in.budget * static_cast<int64_t>(layers);
+        for (size_t l = 0; l < layers; ++l) {
+            // to the nearest number; halves to the even one, as Python's round()
+            shares[l] = std::lrint(largest - static_cast<double>(l) * step);
+            left -= shares[l];
+        }
+        // Halves that are not exact can make the sum a slot too large.
+        if (left < 0) shares[0] += left;
+        return shares;
+    }
+
     // Returns the number of slots per head for each layer. The sum over the layers is budget *
     // layers.
     std::vector<int64_t> shares_of(const keel_allocator_input &in) const {
         const size_t layers = in.layers;
-        const int64_t fixed = in.fixed_slots;
-        const int64_t longest = *std::max_element(
-            in.lengths, in.lengths + static_cast<size_t>(in.layers) * in.kv_heads);
+        const int64_t fixed = in.fixed_slots, longest = longest_of(in);
         const auto average = static_cast<double>(in.budget - fixed),
                    most = static_cast<double>(longest - fixed);
         std::vector<int64_t> same(layers, in.budget);
@@ -61,6 +98,7 @@ class Pyramid {
     }
 
     double beta_;
+    bool like_kvpress_;
 };
 
 } // namespace

@@ -11,7 +11,7 @@ namespace keel::policy_check {
 namespace {
 
 constexpr uint64_t all_needs = (uint64_t{1} << 13) - 1;
-constexpr uint32_t all_flags = 63;
+constexpr uint32_t all_flags = 127;
 
 // The properties of one layer for which the policy decides.
 struct PolicyCase {
@@ -241,6 +241,8 @@ void PolicyChecker::check_needs() {
            "reduce_group is none of keel_reduce_e");
     expect(!wants(KEEL_NEED_CHUNK_SCORES) || needs_.chunk > 0, "CHUNK_SCORES without a chunk");
     expect(!wants(KEEL_NEED_REPLAY) || needs_.replay_chunk > 0, "REPLAY without replay_chunk");
+    expect((needs_.flags & KEEL_POLICY_KVPRESS_WORDS) == 0 || wants(KEEL_NEED_REPLAY),
+           "KVPRESS_WORDS without REPLAY");
     expect(!wants(KEEL_NEED_UNROTATED) || wants(KEEL_NEED_KEY_PROJECT | KEEL_NEED_KEYS),
            "UNROTATED without KEY_PROJECT or KEYS");
     expect((needs_.flags & KEEL_POLICY_PREFILL_ONLY) == 0 ||

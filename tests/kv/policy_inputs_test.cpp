@@ -435,6 +435,8 @@ class FakeReplayer final : public SequenceForward {
     std::span<const int32_t> instruction(bool from_words) const override {
         return from_words ? words_ : whole_;
     }
+    std::span<const int32_t> opening() const override { return opening_tokens; }
+    int64_t skipped() const override { return skip; }
     void forward(std::span<const int32_t> ids, std::span<const int32_t> positions,
                  StepTap &tap) override {
         const std::vector<int64_t> tokens(ids.begin(), ids.end());
@@ -447,6 +449,8 @@ class FakeReplayer final : public SequenceForward {
         for (int32_t i = 0; i < n; ++i) tokens_.push_back(static_cast<int32_t>(tokens_.size()));
     }
     std::vector<int32_t> asked;
+    std::vector<int32_t> opening_tokens; // between the instruction and the piece
+    int64_t skip = 0;                    // tokens that are not repeated
 
   private:
     TappedRun &run_;
@@ -456,8 +460,9 @@ class FakeReplayer final : public SequenceForward {
 } // namespace
 
 TEST_CASE("A replay gives the largest attention of a repetition and does not change the cache") {
+    const auto kinds = GENERATE(0, 1); // 1: as kvpress, with an opening, and without a prefix
     for (const std::string &device : kv_devices()) {
-        INFO(device);
+        INFO(device << ", kind " << kinds);
         TappedRun *current = nullptr;
         std::vector<float> keys_before;
         std::vector<std::vector<double>> wanted; // [layer * head][slot]
@@ -478,6 +483,11 @@ TEST_CASE("A replay gives the largest attention of a repetition and does not cha
         TappedRun run(device, inputs_shape(), with(script, slack_budget(30)));
         current = &run;
         FakeReplayer forward(run);
+        if (kinds == 1) {
+            forward.opening_tokens = {3000, 3001};
+            forward.skip = 5;
+        }
+        const auto skip = static_cast<int32_t>(forward.skip);
         run.manager->set_forward(&forward);
         forward.take(50);
         run.step(30, StepKind::prefill_chunk);
@@ -486,11 +496,13 @@ TEST_CASE("A replay gives the largest attention of a repetition and does not cha
 
         // Computes the expected scores directly, each repetition in a fork.
         wanted.assign(4, std::vector<double>(50, 0.0));
-        for (int32_t begin = 0; begin < 50; begin += 20) {
+        for (int32_t begin = skip; begin < 50; begin += 20) {
             const int32_t end = std::min(50, begin + 20);
-            std::vector<int64_t> ids = begin == 0 ? std::vector<int64_t>{1000, 1001}
-                                                  : std::vector<int64_t>{2000, 2001, 2002};
-            for (int32_t t = begin - (begin > 0 ? 3 : 0); t < end; ++t) ids.push_back(t);
+            std::vector<int64_t> ids = begin == skip ? std::vector<int64_t>{1000, 1001}
+                                                     : std::vector<int64_t>{2000, 2001, 2002};
+            for (int32_t t = begin - (begin > skip ? 3 : 0); t < begin; ++t) ids.push_back(t);
+            for (const int32_t id : forward.opening_tokens) ids.push_back(id);
+            for (int32_t t = begin; t < end; ++t) ids.push_back(t);
             auto fork = run.manager->fork();
             std::vector<int32_t> positions;
             for (size_t i = 0; i < ids.size(); ++i)
@@ -518,8 +530,9 @@ TEST_CASE("A replay gives the largest attention of a repetition and does not cha
         run.manager->after_step(StepKind::prefill_end);
         CHECK(script.decided == 2);
         CHECK(std::vector(forward.asked.begin(), forward.asked.begin() + 3) ==
-              std::vector<int32_t>{1000, 1001, 0});
-        CHECK(forward.asked.size() == 2 + 20 + 2 * (3 + 3) + 30);
+              std::vector<int32_t>{1000, 1001, kinds == 1 ? 3000 : 0});
+        CHECK(std::ssize(forward.asked) ==
+              2 + 2 * (3 + 3) + 50 - skip + 3 * std::ssize(forward.opening_tokens));
         CHECK(run.manager->tokens_seen() == 50);
         CHECK(run.manager->cache().arena().bytes_in_use() < before);
         run.step(1, StepKind::decode); // the cache has been compacted

@@ -66,6 +66,29 @@ TEST_CASE("pyramid gives each layer the slots that the policy needs and always k
     CHECK(run.allocate(in) == std::vector<int32_t>(8, 40));
 }
 
+TEST_CASE("pyramid with compat: kvpress gives kvpress's budgets, and never more than there is") {
+    const auto ask = [](uint32_t layers, int32_t length, int64_t budget, int64_t window,
+                        const std::string &beta) {
+        const LoadedPlugin plugin("pyramid", {{"compat", "kvpress"}, {"beta", beta}});
+        const TestModel model(layers, 1, 1, 8);
+        AllocatorRun run(plugin, model);
+        const std::vector<int32_t> lengths(layers, length);
+        auto in = input_of(model, lengths, budget, window + 1);
+        in.fixed_slots = window;
+        return run.allocate(in);
+    };
+    using Budgets = std::vector<int32_t>;
+    // 304, 278.4, 252.8, 227.2, 201.6, 176
+    CHECK(ask(6, 320, 240, 16, "4") == Budgets{304, 278, 253, 227, 202, 176});
+    // 37, 24.5, 12: halves go to the even number
+    CHECK(ask(3, 100, 25, 4, "2") == Budgets{38, 25, 12});
+    CHECK(ask(4, 60, 21, 3, "2") == Budgets{32, 24, 18, 10}); // 31.5, 24.5, 17.5, 10.5
+    CHECK(ask(6, 320, 160, 64, "20") == Budgets{256, 218, 179, 141, 102, 64}); // the window alone
+    CHECK(ask(6, 320, 80, 64, "20") == Budgets(6, 80)); // the last layer's share is too small
+    // Python computes 2905 - 24 layers of halves that are not exact; their sum is a slot too large
+    CHECK(sum_of(ask(24, 2905, 881, 4, "2")) == 24 * 881);
+}
+
 TEST_CASE("adaptive compares scores directly, or documents how it makes them comparable") {
     const TestModel model(1, 2, 2, 8);
     const auto flags = [&](const std::string &method) {
@@ -77,6 +100,10 @@ TEST_CASE("adaptive compares scores directly, or documents how it makes them com
     CHECK(flags("none") == (KEEL_ALLOCATOR_RAGGED | KEEL_ALLOCATOR_COMPARES));
     for (const char *method : {"sum", "rank", "softmax"})
         CHECK(flags(method) == KEEL_ALLOCATOR_RAGGED);
+    const LoadedPlugin kvpress("adaptive", {{"compat", "kvpress"}});
+    CHECK(AllocatorRun(kvpress, model).needs.flags == KEEL_ALLOCATOR_RAGGED);
+    const LoadedPlugin both("adaptive", {{"compat", "kvpress"}, {"normalize", "sum"}});
+    CHECK_THAT(AllocatorRun(both, model).error, Contains("compares scores as they are"));
 
     const float scores[] = {1, 2, -3, 4, 10, 20, 30, 40};
     const uint8_t mask[8] = {};

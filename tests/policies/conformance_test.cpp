@@ -38,12 +38,15 @@ const std::multimap<std::string, std::map<std::string, std::string>> variants = 
     {"expected_attention", {{"covariance", "false"}, {"value_norms", "false"}, {"sinks", "0"}}},
     {"compactor", {{"sinks", "0"}, {"tail", "0"}, {"sketch", "3"}, {"chunk", "1"}, {"blend", "2"}}},
     {"kvzip", {{"sinks", "0"}, {"lead", "0"}}},
+    {"kvzip", {{"compat", "kvpress"}}},
     {"sliding_window", {{"window", "5"}}},
     {"pyramid", {{"beta", "3"}}},
+    {"pyramid", {{"compat", "kvpress"}, {"beta", "3"}}},
     {"adaptive", {{"normalize", "sum"}, {"floor", "0"}}},
     {"adaptive", {{"normalize", "rank"}, {"scope", "global"}}},
     {"adaptive", {{"normalize", "softmax"}, {"floor", "1"}}},
     {"adaptive", {{"scope", "global"}}},
+    {"adaptive", {{"compat", "kvpress"}}},
 };
 
 } // namespace

@@ -73,6 +73,10 @@ TEST_CASE("Policies declare when they act and what their scores mean") {
         {"expected_attention", {{"value_norms", "false"}}, comparable, KEEL_KEEP_HEAD_EQUAL},
         {"compactor", {}, once | seeded, KEEL_KEEP_HEAD_EQUAL},
         {"kvzip", {}, comparable | once, KEEL_KEEP_HEAD_RAGGED},
+        {"kvzip",
+         {{"compat", "kvpress"}},
+         comparable | once | KEEL_POLICY_KVPRESS_WORDS,
+         KEEL_KEEP_HEAD_RAGGED},
     };
     for (const Row &row : rows) {
         INFO(row.name);
@@ -87,6 +91,15 @@ TEST_CASE("Policies declare when they act and what their scores mean") {
     CHECK(needs_of("compactor", {{"sketch", "64"}}).projection_cols ==
           16); // not more than the head has
     CHECK(needs_of("expected_attention", {{"sinks", "9"}}).skip_queries == 9);
+}
+
+TEST_CASE("compactor refuses to score as kvpress, and says why") {
+    const TestModel model(1, 4, 2, 16);
+    const LoadedPlugin plugin("compactor", {{"compat", "kvpress"}});
+    const PolicyRun run(plugin, model);
+    CHECK(run.status == KEEL_E_UNSUPPORTED);
+    CHECK_THAT(PolicyRun::error(),
+               Contains("kvpress fills the last piece up") && Contains("remove compat"));
 }
 
 TEST_CASE("Of equal scores the newest slots stay, under every policy") {

@@ -70,9 +70,10 @@ typedef struct keel_allocator_input {
     /* Average number of slots of a head that may stay, including protected slots. The sum to divide
      * is budget * layers * kv_heads. */
     int64_t budget;
-    /* Smallest budget that a head may get: the number of its protected slots, or the policy's
-     * least_budget if this is larger. With scores, slots that the policy always keeps
-     * (keel_policy_decision.stay) count as protected. At most `budget`. */
+    /* Smallest budget that a head should get, at most `budget`. Without scores: the number of its
+     * protected slots, or the policy's least_budget if this is larger; `fixed_slots` is allowed too
+     * if it is smaller. With scores: the number of its protected slots and of the slots that the
+     * policy always keeps (keel_policy_decision.stay), at least 1. */
     int64_t protected_slots;
     /* Elements from the row of one head to the row of the next head in `scores` and
      * `protected_masks`. */
@@ -104,9 +105,9 @@ typedef struct keel_allocator {
     /* Frees the state. NULL is allowed. [ctx] */
     void(KEEL_CALL *destroy)(keel_allocator_state *);
     /* Writes the budget of each head, in slots: `budgets` is [layers, kv_heads]. The core checks
-     * the answer, and fails the run if a budget is below protected_slots, if the sum is above
-     * budget * layers * kv_heads, or if the budgets of two heads differ although the flags do not
-     * allow it. [ctx] */
+     * the answer, and fails the run if a budget is below protected_slots (without scores: below
+     * the smaller of protected_slots and fixed_slots), if the sum is above budget * layers *
+     * kv_heads, or if the budgets of two heads differ although the flags do not allow it. [ctx] */
     keel_status(KEEL_CALL *allocate)(keel_allocator_state *, const keel_allocator_input *,
                                      int32_t *budgets);
 } keel_allocator;

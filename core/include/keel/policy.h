@@ -150,7 +150,12 @@ enum keel_policy_flags_e {
     /* The policy never evicts, so it needs no budget and no trigger (policy `none`). */
     KEEL_POLICY_KEEPS_ALL = 16,
     /* The answer depends on the seed. An experiment repeats such a policy with several seeds. */
-    KEEL_POLICY_SEEDED = 32
+    KEEL_POLICY_SEEDED = 32,
+    /* With KEEL_NEED_REPLAY: the core asks for the repetition in the words of NVIDIA's kvpress. The
+     * end of the question in the model's chat template (without a template: a line break) comes
+     * before the piece that is repeated. Tokens of the template before the first question are not
+     * repeated. */
+    KEEL_POLICY_KVPRESS_WORDS = 64
 };
 
 /* Out-struct of create: what the policy needs with these parameters. The core zeroes it before the
@@ -185,8 +190,9 @@ typedef struct keel_policy_needs {
     /* The matrix for KEEL_NEED_KEY_PROJECT: f32 [head_dim, r]. The policy owns it; it is valid
      * until destroy. */
     const float *projection;
-    /* The smallest budget that the policy works with, in slots per head. It includes the slots that
-     * the policy always keeps. The core refuses a smaller budget and names this number. 0: the
+    /* The smallest budget that the policy works with, in slots per head: the slots that the policy
+     * always keeps, and one more. The core refuses a smaller budget and names this number. An
+     * allocator may give a head one slot less, which leaves only the slots that always stay. 0: the
      * policy works with any budget. */
     uint32_t least_budget;
     /* KEEL_NEED_QUERY_STATS: number of queries at the start of the sequence that are left out. */

@@ -58,7 +58,10 @@ void BudgetShares::ask(keel_allocator_input &input, const KvCache &cache,
     input.layers = s.layers;
     input.kv_heads = s.kv_heads;
     input.budget = budgets_[0];
-    const int64_t least = std::max<int64_t>(tokens.slots(), needs.least_budget);
+    // After scoring, only the slots that stay bind a head. The policy has decided already, so its
+    // least budget is not needed.
+    const int64_t of_policy = input.scores == nullptr ? int64_t{needs.least_budget} : 1;
+    const int64_t least = std::max<int64_t>(tokens.slots(), of_policy);
     input.protected_slots =
         std::min<int64_t>(input.budget, std::max<int64_t>(input.protected_slots, least));
     input.fixed_slots = std::min<int64_t>(

@@ -46,6 +46,8 @@ class LayerRepeat final : public SequenceForward {
     std::span<const int32_t> instruction(bool from_words) const override {
         return forward_.instruction(from_words);
     }
+    std::span<const int32_t> opening() const override { return forward_.opening(); }
+    int64_t skipped() const override { return forward_.skipped(); }
     void forward(std::span<const int32_t> ids, std::span<const int32_t> positions,
                  StepTap &tap) override;
     uint64_t peak_window_bytes() const { return peak_; }

@@ -156,14 +156,17 @@ void AllocatorState::allocate(const keel_allocator_input &input, std::span<int32
         const std::string why = reason(status);
         plugin_.places.fail(why, "budget allocator {} failed: {}", plugin_.name, why);
     }
+    const int64_t least = input.scores != nullptr
+                              ? input.protected_slots
+                              : std::min(input.protected_slots, input.fixed_slots);
     int64_t sum = 0;
     for (size_t i = 0; i < budgets.size(); ++i) {
-        if (budgets[i] < input.protected_slots) {
+        if (budgets[i] < least) {
             plugin_.places.fail("",
                                 "budget allocator {} gave layer {}, head {} a budget of {} slots, "
                                 "but {} slots of the head are protected",
                                 plugin_.name, i / input.kv_heads, i % input.kv_heads, budgets[i],
-                                input.protected_slots);
+                                least);
         }
         sum += budgets[i];
     }

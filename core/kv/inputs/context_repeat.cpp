@@ -18,15 +18,16 @@ ContextRepeat::ContextRepeat(PolicySetup &setup, KvCache &cache, SequenceForward
 int64_t ContextRepeat::room(const PolicySetup &setup, const SequenceForward &forward,
                             int64_t tokens) {
     const keel_policy_needs &n = setup.needs();
-    const int64_t first = std::ssize(forward.instruction(false)),
-                  next = std::ssize(forward.instruction(true));
+    const int64_t opening = std::ssize(forward.opening()),
+                  first = opening + std::ssize(forward.instruction(false)),
+                  next = opening + std::ssize(forward.instruction(true));
     const int64_t piece = std::min<int64_t>(n.replay_chunk, tokens);
     return std::max(first, tokens > n.replay_chunk ? next + n.replay_lead : 0) + piece;
 }
 
 bool ContextRepeat::run(int64_t seen) {
     const auto total = std::ssize(forward_.tokens());
-    for (int64_t begin = 0; begin < total; begin += setup_.needs().replay_chunk) {
+    for (int64_t begin = forward_.skipped(); begin < total; begin += setup_.needs().replay_chunk) {
         if (!run_piece(begin, std::min<int64_t>(total, begin + setup_.needs().replay_chunk), seen))
             return false;
     }
@@ -35,10 +36,13 @@ bool ContextRepeat::run(int64_t seen) {
 
 bool ContextRepeat::run_piece(int64_t begin, int64_t end, int64_t seen) {
     const auto tokens = forward_.tokens();
-    const auto instruction = forward_.instruction(begin > 0);
-    const int64_t lead = begin > 0 ? std::min<int64_t>(begin, setup_.needs().replay_lead) : 0;
+    const int64_t before = begin - forward_.skipped(); // repeated tokens before this piece
+    const auto instruction = forward_.instruction(before > 0), opening = forward_.opening();
+    const int64_t lead = std::min<int64_t>(before, setup_.needs().replay_lead);
     ids_.assign(instruction.begin(), instruction.end());
-    ids_.insert(ids_.end(), tokens.begin() + (begin - lead), tokens.begin() + end);
+    ids_.insert(ids_.end(), tokens.begin() + (begin - lead), tokens.begin() + begin);
+    ids_.insert(ids_.end(), opening.begin(), opening.end());
+    ids_.insert(ids_.end(), tokens.begin() + begin, tokens.begin() + end);
     begin_ = begin;
     end_ = end;
     appended_ = 0;

@@ -18,6 +18,10 @@ class SequenceForward {
     // `from_words`, it tells the model to start with the words that follow the instruction. Throws
     // Error(input) for a model without a tokenizer.
     virtual std::span<const int32_t> instruction(bool from_words) const = 0;
+    // Tokens between the instruction, with its words, and the piece that is repeated.
+    virtual std::span<const int32_t> opening() const { return {}; }
+    // The number of tokens at the front that are not repeated.
+    virtual int64_t skipped() const { return 0; }
     // One forward pass without logits. The slots of the tokens must already exist.
     virtual void forward(std::span<const int32_t> ids, std::span<const int32_t> positions,
                          StepTap &tap) = 0;

@@ -34,7 +34,8 @@ constexpr uint64_t served_needs =
     KEEL_NEED_UNROTATED;
 constexpr uint32_t known_flags = KEEL_POLICY_COMPARABLE | KEEL_POLICY_PREFILL_ONLY |
                                  KEEL_POLICY_BLOCKWISE | KEEL_POLICY_BETWEEN_LAYERS |
-                                 KEEL_POLICY_KEEPS_ALL | KEEL_POLICY_SEEDED;
+                                 KEEL_POLICY_KEEPS_ALL | KEEL_POLICY_SEEDED |
+                                 KEEL_POLICY_KVPRESS_WORDS;
 constexpr uint32_t most_window = 4096;
 
 // Checks the needs of one policy. Its errors name the policy.
@@ -109,7 +110,11 @@ struct Checker {
     }
 
     void replay() const {
-        if (!has(KEEL_NEED_REPLAY)) return;
+        if (!has(KEEL_NEED_REPLAY)) {
+            if (has_flag(needs, KEEL_POLICY_KVPRESS_WORDS))
+                broken("chooses the words of a repetition without needing replay");
+            return;
+        }
         if ((needs.flags & KEEL_POLICY_PREFILL_ONLY) == 0)
             broken("needs replay, but does not declare that it acts only at the end of the prompt");
         if (has(KEEL_NEED_CHUNK_SCORES)) broken("needs both replay and chunk_scores");
