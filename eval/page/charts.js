@@ -47,6 +47,11 @@ function lineRange(series, o) {
     for (const p of points) {
       x0 = Math.min(x0, p.x);
       x1 = Math.max(x1, p.x);
+      for (const v of [p.left, p.right]) {
+        if (!isGiven(v)) continue;
+        x0 = Math.min(x0, v);
+        x1 = Math.max(x1, v);
+      }
       for (const v of [p.y, p.low, p.high]) {
         if (!isGiven(v)) continue;
         y0 = Math.min(y0, v);
@@ -77,10 +82,11 @@ function lineRange(series, o) {
 }
 
 // Draws a line chart.
-// series: [{name, colour, dash, points, line: false, dots: false}].
-// A point is {x, y, low, high, title, ring, mark, dot: false}.
-// o: {xName, yName, xBytes, yBytes, logX, zero, tight, hidden}.
-// The Set `hidden` has the names of the hidden series.
+// series: [{name, colour, dash, shape, points, line: false, dots: false}]; a shape is circle,
+// square or diamond. A point: {x, y, low, high, left, right, title, ring, mark, dot: false};
+// strokes go from low to high and from left to right. o: {xName, yName, xBytes, yBytes, logX, zero,
+// tight, bars, rule, hidden}. `bars`: the intervals of a line's points are strokes. `rule`: {y,
+// text} is a dashed line. The Set `hidden` has names of series.
 function lineChart(host, width, series, o) {
   const height = Math.round(Math.max(240, Math.min(380, width * 0.5)));
   const left = o.yBytes ? 72 : 58, right = width - 14, top = 12, bottom = height - 44;
@@ -113,9 +119,27 @@ function lineChart(host, width, series, o) {
     sv("text", {x: (left + right) / 2, y: height - 8, "text-anchor": "middle", text: o.xName}),
     sv("text", {x: -(top + bottom) / 2, y: 13, transform: "rotate(-90)", "text-anchor": "middle",
       text: o.yName}));
-  for (const s of shown) drawBand(svg, s, x, y);
-  for (const s of shown) drawLine(svg, s, x, y);
+  if (o.rule) {
+    svg.append(sv("line", {x1: left, x2: right, y1: y(o.rule.y), y2: y(o.rule.y), class: "rule"}),
+      sv("text", {x: left + 5, y: Number(y(o.rule.y)) + (o.rule.y > (y0 + y1) / 2 ? 15 : -6),
+        text: o.rule.text}));
+  }
+  // Strokes of different series stand beside each other, not over each other.
+  const places = shown.map((_, i) => {
+    const aside = o.bars ? 3 * (i - (shown.length - 1) / 2) * Math.min(1, 8 / shown.length) : 0;
+    return v => (Number(x(v)) + aside).toFixed(1);
+  });
+  shown.forEach((s, i) => o.bars ? drawBars(svg, s, places[i], y) : drawBand(svg, s, x, y));
+  shown.forEach((s, i) => drawLine(svg, s, places[i], y));
 }
+
+const drawBars = (svg, s, x, y) => {
+  const stroke = d => svg.append(sv("path", {d, style: "stroke:" + s.colour, "stroke-width": 1.5}));
+  for (const p of s.points) {
+    if (hasRange(p)) stroke(`M${x(p.x)} ${y(p.low)}V${y(p.high)}`);
+    if (isGiven(p.left)) stroke(`M${x(p.left)} ${y(p.y)}H${x(p.right)}`);
+  }
+};
 
 const hasRange = point => isGiven(point.low);
 // Draws the intervals of a line's points as one area. If there is only one point, draws its
@@ -148,7 +172,10 @@ function drawLine(svg, s, x, y) {
     }
     if (s.dots === false || p.dot === false) continue;
     if (p.ring) svg.append(circle({r: 7.5, fill: "none", style: "stroke:" + s.colour}));
-    const dot = circle({r: s.small ? 2.5 : 4, style: `fill:${s.colour};stroke:var(--card)`});
+    const look = {style: `fill:${s.colour};stroke:var(--card)`}, cx = x(p.x), cy = y(p.y);
+    const outline = {square: "m-4.5 -4.5h9v9h-9z", diamond: "m0 -6.5l6.5 6.5l-6.5 6.5l-6.5 -6.5z"};
+    const dot = outline[s.shape] ? sv("path", {d: `M${cx} ${cy}${outline[s.shape]}`, ...look}) :
+      circle({r: s.small ? 2.5 : 4, ...look});
     dot.append(sv("title", {text: p.title}));
     svg.append(dot);
   }

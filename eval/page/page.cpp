@@ -39,9 +39,7 @@ std::string json_escaped(std::string_view json) {
 } // namespace
 
 char page_shade(double share) {
-    constexpr std::string_view shades =
-        "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz-_";
-    return shades[static_cast<size_t>(std::lround(std::clamp(share, 0.0, 1.0) * 63))];
+    return page_shades[static_cast<size_t>(std::lround(std::clamp(share, 0.0, 1.0) * 63))];
 }
 
 std::string page_html(const Page &page) {
@@ -52,12 +50,12 @@ std::string page_html(const Page &page) {
         // The page cannot load or send anything, even if a script has a mistake.
         "<meta http-equiv=Content-Security-Policy content=\"default-src 'none';style-src "
         "'unsafe-inline';script-src "
-        "'unsafe-inline'\">\n<title>{}</title>\n<style>\n{}</style></head>"
+        "'unsafe-inline'\">\n<title>{}</title>\n<style>\n{}{}</style></head>"
         "<body>\n<main id=page><noscript><h1>{}</h1><p>This page needs JavaScript.</p><pre>{}</pre>"
         "</noscript></main>\n<script type=\"application/json\" id=data>{}</script>\n"
         "<script>(function(){{\"use strict\";\n{}\n{}\n{}\n{}}})();</script>\n</body></html>\n",
-        page.mark, title, page_css, title, html_escaped(page.text), json_escaped(page.data),
-        page_js, table_js, charts_js, page.script);
+        page.mark, title, page_css, page.style, title, html_escaped(page.text),
+        json_escaped(page.data), page_js, table_js, charts_js, page.script);
 }
 
 } // namespace keel

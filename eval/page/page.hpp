@@ -13,10 +13,14 @@ struct Page {
     std::string data; // JSON; the scripts read it from the variable `data`
     // The script of this page. It uses page.js, table.js and charts.js from this folder.
     std::string_view script;
-    std::string text; // shown if the browser runs no scripts
+    std::string text;            // shown instead if the browser runs no scripts
+    std::string_view style = {}; // the page's own CSS, after page.css
 };
 
-// Encodes a share from 0 to 1 as one of 64 characters. shadeMap() in charts.js decodes it.
+// The characters for shares, from 0 (none) to _ (all). shadeMap() of charts.js reads them.
+inline constexpr std::string_view page_shades =
+    "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz-_";
+// A share from 0 to 1 as one of these 64 characters.
 char page_shade(double share);
 
 // Returns the HTML of a page. The mark is within the first 512 bytes.

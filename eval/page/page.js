@@ -33,7 +33,7 @@ function section(title, note) {
 }
 // Adds a select box with `options` to a bar of controls. Shows the option "" as "any".
 function choose(bar, name, options, value, changed) {
-  const select = el("select", {onchange: () => changed(select.value)});
+  const select = el("select", {"aria-label": name, onchange: () => changed(select.value)});
   for (const option of options) select.append(el("option", {value: option, text: option || "any"}));
   select.value = value;
   bar.append(el("label", {}, name, select));
@@ -48,9 +48,10 @@ function rowsOf(table) {
 const unique = list => Array.from(new Set(list));
 const isGiven = value => value !== null && value !== undefined;
 
-// Charts depend on the page's width. They are drawn again when the width or the colours change.
-const darkColours = matchMedia("(prefers-color-scheme: dark)");
-const isDark = () => darkColours.matches;
+// Charts depend on the width of the page. They are drawn again when the width or the colours
+// change. Paper is always light.
+const darkColours = matchMedia("(prefers-color-scheme: dark)"), onPaper = matchMedia("print");
+const isDark = () => darkColours.matches && !onPaper.matches;
 const redraws = [];
 function drawn(host, draw) {
   const again = () => {
@@ -67,6 +68,17 @@ function redraw() {
 }
 addEventListener("resize", redraw);
 darkColours.addEventListener("change", redraw);
+// On paper all parts are open, because a reader cannot open them.
+let opened = [];
+onPaper.addEventListener("change", () => {
+  if (onPaper.matches) {
+    opened = Array.from(page.querySelectorAll("details:not([open])"));
+    for (const part of opened) part.open = true;
+  } else {
+    for (const part of opened) part.open = false;
+  }
+  redraws.forEach(again => again());
+});
 
 function num(v) {
   if (!isGiven(v)) return "-";

@@ -100,6 +100,7 @@ std::optional<Identity> identity(const Record &record) {
     }
     if (const auto *m = std::get_if<KeepMap>(&record)) return of(*m, m->item, record);
     if (const auto *t = std::get_if<Timeline>(&record)) return of(*t, t->item, record);
+    if (const auto *p = std::get_if<Prompt>(&record)) return of(*p, p->item, record);
     if (const auto *c = std::get_if<Curve>(&record))
         return of(*c, c->metric + "\n" + c->item, record);
     return std::nullopt;

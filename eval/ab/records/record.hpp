@@ -17,7 +17,8 @@
 #include <vector>
 
 // The records of an experiment: results.jsonl, with one JSON object on each line. The first line is
-// the header. Every other line has a "kind": "item", "keep_map", "timeline", "curve" or "warning".
+// the header. Every other line has a "kind": "item", "keep_map", "prompt", "timeline", "curve" or
+// "warning".
 // docs/reference/experiments.md lists the keys.
 namespace keel::ab {
 
@@ -127,6 +128,17 @@ struct KeepMap : Place {
     std::string item;
     uint32_t layers = 0, kv_heads = 0;
     std::vector<float> bins; // [layers][kv_heads][bin_count], 0 to 1; written with 3 decimals
+    // For each of the prompt's first most_prompt_tokens tokens: the share of all heads of all
+    // layers that kept it, as a character of page_shade(). Empty in results of older programs.
+    std::string kept;
+};
+
+// The tokens of a prompt up to the eviction, as text. The reference writes it for each document
+// that has keep maps. Results of older programs have none.
+struct Prompt : Place {
+    std::string item;
+    std::vector<std::string>
+        tokens; // the first most_prompt_tokens; together below most_prompt_text
 };
 
 // The size of the cache while the model read tokens.
@@ -149,7 +161,7 @@ struct Warning {
     std::string text;
 };
 
-using Record = std::variant<Item, KeepMap, Timeline, Curve, Warning>;
+using Record = std::variant<Item, KeepMap, Timeline, Curve, Warning, Prompt>;
 
 // Limits for everything that is read and written.
 inline constexpr size_t most_line_bytes = size_t{4} << 20;
@@ -157,6 +169,9 @@ inline constexpr size_t longest_name = 200; // limit for the bytes of a name (ar
 // Limit for the bytes of an answer or a warning. Longer texts are cut when they are written.
 inline constexpr size_t longest_text = 4000;
 inline constexpr uint64_t most_records = 20'000'000;
+inline constexpr size_t most_prompt_tokens = 16384;
+// Bytes of a prompt's tokens together. Tokens after this many bytes are left out.
+inline constexpr size_t most_prompt_text = size_t{256} << 10;
 
 // Appends records to a results file, each on a line of its own. write() returns after the system
 // has got the line, so a killed run loses at most one incomplete line. Thread-safe.

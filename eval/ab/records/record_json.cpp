@@ -1,6 +1,7 @@
 #include "eval/ab/records/record_json.hpp"
 
 #include "eval/ab/records/json_fields.hpp"
+#include "eval/page/page.hpp"
 
 #include <cmath>
 
@@ -8,6 +9,10 @@ namespace keel::ab {
 namespace {
 
 using namespace fields;
+
+bool are_shades(const std::string &text) {
+    return text.find_first_not_of(page_shades) == std::string::npos;
+}
 
 Place read_place(const JsonNode &node) {
     Place p;
@@ -18,6 +23,9 @@ Place read_place(const JsonNode &node) {
     p.seed = count(node, "seed");
     return p;
 }
+
+// A byte that is not UTF-8 is written as U+FFFD, which has three bytes.
+constexpr size_t longest_written = 3;
 
 Record read_item(const JsonNode &node) {
     Item i;
@@ -56,7 +64,22 @@ Record read_keep_map(const JsonNode &node) {
     m.bins.reserve(expected);
     for (size_t i = 0; i < expected; ++i)
         m.bins.push_back(static_cast<float>(bins.element(i).number(0, 1)));
+    m.kept = text_or_none(node, "kept", most_prompt_tokens);
+    if (!are_shades(m.kept)) node.at("kept").expected("characters of 0-9, A-Z, a-z, - and _");
     return m;
+}
+
+Record read_prompt(const JsonNode &node) {
+    Prompt p;
+    static_cast<Place &>(p) = read_place(node);
+    p.item = name_or_none(node, "item");
+    const JsonNode tokens = node.at("tokens");
+    size_t left = longest_written * most_prompt_text;
+    for (size_t i = 0; i < tokens.size(most_prompt_tokens); ++i) {
+        p.tokens.push_back(tokens.element(i).text(left));
+        left -= p.tokens.back().size();
+    }
+    return p;
 }
 
 Record read_timeline(const JsonNode &node) {
@@ -156,6 +179,23 @@ void write(JsonWriter &json, const KeepMap &m) {
     for (const float bin : m.bins)
         json.value(std::round(checked_number(bin, "a share kept", m, 0, 1) * 1000) / 1000);
     json.end_array();
+    if (m.kept.size() > most_prompt_tokens || !are_shades(m.kept))
+        throw_error(ErrorKind::usage, "a keep map with the shares of {} tokens, at most {}",
+                    m.kept.size(), most_prompt_tokens);
+    if (!m.kept.empty()) json.member("kept", m.kept);
+}
+
+void write(JsonWriter &json, const Prompt &p) {
+    write_place(json, "prompt", p);
+    write_if_given(json, "item", p.item);
+    json.key("tokens").begin_array();
+    size_t left = most_prompt_text;
+    for (size_t i = 0; i < std::min(p.tokens.size(), most_prompt_tokens); ++i) {
+        if (p.tokens[i].size() > left) break;
+        left -= p.tokens[i].size();
+        json.value(p.tokens[i]);
+    }
+    json.end_array();
 }
 
 void write(JsonWriter &json, const Timeline &t) {
@@ -200,10 +240,11 @@ Record parse_record(std::string_view line, const std::string &file, uint64_t num
     const std::string &kind = needed_name(r, "kind");
     if (kind == "item") return read_item(r);
     if (kind == "keep_map") return read_keep_map(r);
+    if (kind == "prompt") return read_prompt(r);
     if (kind == "timeline") return read_timeline(r);
     if (kind == "curve") return read_curve(r);
     if (kind == "warning") return read_warning(r);
-    r.at("kind").expected("item, keep_map, timeline, curve or warning");
+    r.at("kind").expected("item, keep_map, prompt, timeline, curve or warning");
 }
 
 std::string record_line(const Record &record) {

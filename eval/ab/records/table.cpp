@@ -95,7 +95,15 @@ class Loader {
         cell.without_eviction += i.evictions == 0 ? 1 : 0;
     }
 
+    void add(Prompt &&p) {
+        KeptTokens &known = table_.kept_tokens[{p.protocol, p.task, p.item}];
+        if (known.tokens.empty()) known.tokens = std::move(p.tokens);
+    }
+
     void add(KeepMap &&m) {
+        if (!m.kept.empty())
+            table_.kept_tokens[{m.protocol, m.task, m.item}].kept.try_emplace({m.arm, m.budget},
+                                                                              m.kept);
         MeanMap &mean = table_.keep_maps[place_of(m)];
         if (mean.items == 0) {
             mean.layers = m.layers;

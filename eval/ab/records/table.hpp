@@ -3,6 +3,7 @@
 #include "eval/ab/records/metric.hpp"
 #include "eval/ab/records/record.hpp"
 
+#include <array>
 #include <cstdint>
 #include <deque>
 #include <filesystem>
@@ -67,6 +68,13 @@ struct MeanMap {
     std::vector<float> bins;
 };
 
+// Which tokens of one item's prompt each arm kept, and the tokens. For the first items of a task.
+struct KeptTokens {
+    std::vector<std::string> tokens; // empty: not recorded
+    std::map<std::pair<std::string, std::string>, std::string>
+        kept; // by arm and budget; KeepMap::kept
+};
+
 struct MeanCurve {
     // For each position: the number of items that reach it, the mean of their values, and the sum
     // of the squared distances from the mean.
@@ -78,6 +86,7 @@ struct Table {
     Header header;
     std::vector<Cell> cells; // in the order of task, metric, protocol, arm, budget
     std::map<PlaceKey, MeanMap> keep_maps;
+    std::map<std::array<std::string, 3>, KeptTokens> kept_tokens; // by protocol, task and item
     std::map<PlaceKey, Timeline> timelines;                       // the timeline of the first item
     std::map<std::pair<PlaceKey, std::string>, MeanCurve> curves; // the text is the metric
     std::vector<Warning> warnings;  // the recorded warnings, without repetitions

@@ -3,6 +3,7 @@
 #include "ab_files.hpp"
 #include "base/display.hpp"
 #include "base/error.hpp"
+#include "eval/ab/report/answer.hpp"
 #include "eval/ab/report/data.hpp"
 #include "eval/page/page.hpp"
 #include "platform/new_file.hpp"
@@ -14,17 +15,31 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// The page's parts, in the order in which they use each other. main.js draws the page.
+std::string page_script() {
+    std::string out;
+    for (const std::string_view part :
+         {names_js, answer_js, quality_js, forest_js, contrasts_js, multiples_js, tokens_js,
+          pictures_js, tables_js, methods_js, main_js})
+        (out += part) += '\n';
+    return out;
+}
+
 } // namespace
 
-std::string report_html(const Table &table, const Summary &summary, size_t largest) {
+std::string report_html(const Table &table, const Names &names, const Summary &summary,
+                        size_t largest) {
     Page page;
     page.title = printable(summary.header.title.empty() ? "keel ab" : summary.header.title, 200);
     page.mark = "<meta name=generator content=\"keel ab\">";
-    page.script = page_js;
-    page.text = summary_text(summary);
+    const std::string script = page_script();
+    page.script = script;
+    page.style = report_css;
+    for (const std::string &sentence : answer_sentences(summary)) page.text += sentence + "\n";
+    page.text += "\n" + summary_text(summary);
     std::string out;
     for (int level = 0; level < report_levels; ++level) {
-        page.data = report_data(table, summary, level);
+        page.data = report_data(table, names, summary, level);
         out = page_html(page);
         if (out.size() < largest) break;
     }
@@ -40,7 +55,7 @@ std::string write_report(const fs::path &folder) {
                      summary_json(summary).dump(1, ' ', false,
                                                 nlohmann::ordered_json::error_handler_t::replace) +
                          "\n");
-    write_whole_file(place / "report.html", report_html(table, summary));
+    write_whole_file(place / "report.html", report_html(table, names, summary));
     return summary_text(summary) + "\nreport: " + printable((place / "report.html").string(), 300) +
            "\n";
 }

@@ -11,7 +11,8 @@ namespace keel::ab {
 // One HTML page without external files: tables, and plots that its script draws from data in the
 // page. It has fewer than `largest` bytes. Parts that do not fit are left out, keep maps first, and
 // the page names them.
-std::string report_html(const Table &table, const Summary &summary, size_t largest = 5'000'000);
+std::string report_html(const Table &table, const Names &names, const Summary &summary,
+                        size_t largest = 5'000'000);
 
 // Reads FOLDER/results.jsonl. Writes FOLDER/summary.json and FOLDER/report.html, each either
 // complete or not at all. Returns the text for the terminal: verdicts, warnings, and the path of

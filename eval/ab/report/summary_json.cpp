@@ -72,6 +72,8 @@ Json contrast_json(const Contrast &c) {
         j["kv_bytes"] = c.at_bytes;
         j["a_peak_bytes"] = c.a_peak_bytes;
         j["b_peak_bytes"] = c.b_peak_bytes;
+        j["a_interpolated"] = c.a_interpolated;
+        j["b_interpolated"] = c.b_interpolated;
     }
     j["protocol"] = c.protocol;
     j["task"] = c.task;
@@ -112,6 +114,11 @@ Json contrast_json(const Contrast &c) {
     j["items"] = c.items;
     j["documents"] = c.clusters;
     j["identical"] = c.identical;
+    if (c.pair_counts)
+        j["pairs"] = {{"both", c.pair_counts->both},
+                      {"a_alone", c.pair_counts->first_only},
+                      {"b_alone", c.pair_counts->second_only},
+                      {"neither", c.pair_counts->neither}};
     j["only_a"] = c.only_a;
     j["only_b"] = c.only_b;
     j["text"] = verdict_line(c);

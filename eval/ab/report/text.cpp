@@ -98,14 +98,17 @@ std::string contrast_table(const Choice &contrasts) {
     const auto number = [](const Contrast &c, double value) {
         return c.items > 0 ? number_text(value) : "-";
     };
-    const auto arm = [&](const std::string &name, const std::string &budget) {
-        return bytes ? arm_text(name, budget) : printable(name, 30);
+    const auto arm = [&](const std::string &name, const std::string &budget, bool interpolated) {
+        return bytes ? arm_text(name, budget) + interpolated_text(interpolated)
+                     : printable(name, 30);
     };
-    column(true, "arm", false, [&](const Contrast &c) { return arm(c.a, c.a_budget); });
+    column(true, "arm", false,
+           [&](const Contrast &c) { return arm(c.a, c.a_budget, c.a_interpolated); });
     column(true, bytes ? "held" : "budget", bytes, [&](const Contrast &c) {
         return bytes ? bytes_text(c.at_bytes) : printable(c.a_budget, 20);
     });
-    column(true, "against", false, [&](const Contrast &c) { return arm(c.b, c.b_budget); });
+    column(true, "against", false,
+           [&](const Contrast &c) { return arm(c.b, c.b_budget, c.b_interpolated); });
     column(bytes, "peaks", false, [](const Contrast &c) {
         return bytes_text(c.a_peak_bytes) + ", " + bytes_text(c.b_peak_bytes);
     });
@@ -163,7 +166,9 @@ std::string summary_text(const Summary &s) {
                 chosen(s.contrasts, other(Kind::reference, true)), further);
     add_section(out, "Exploratory: between arms at the same budget, on the primary metric",
                 chosen(s.contrasts, pair_on_primary), last);
-    add_section(out, "Exploratory: at equal bytes, on the primary metric",
+    add_section(out,
+                "Exploratory: at equal bytes, on the primary metric. No verdict: which bytes two "
+                "arms share is known only after the run, and no run held interpolated bytes",
                 chosen(s.equal_bytes, on_primary), last);
     add_section(out, "Exploratory: speed against the reference",
                 chosen(s.contrasts, other(Kind::reference, false)), last);

@@ -188,7 +188,10 @@ void Continuations::write_scores(const Place &place, Scored &s) {
         s.map->item = unit.document;
         context_.results.write(*s.map);
     }
-    if (s.draws) context_.results.write(s.notes.timeline(place, unit.document));
+    if (s.draws) {
+        context_.results.write(s.notes.timeline(place, unit.document));
+        context_.write_prompt(place, unit.document, unit.prompt);
+    }
     const std::pair<const char *, const std::vector<double> *> metrics[] = {
         {"nll", &s.nll}, {"kld", &s.kld}, {"top1", &s.top1}};
     for (const auto &[name, values] : metrics) {

@@ -47,4 +47,16 @@ bool ItemContext::draws(const Place &place, size_t run, size_t document) const {
            place.seed == r.seeds.front() && !r.is_rerun;
 }
 
+void ItemContext::write_prompt(const Place &place, const std::string &item,
+                               std::span<const int32_t> ids) const {
+    if (place.arm != experiment.reference().arm) return;
+    Prompt prompt;
+    static_cast<Place &>(prompt) = place;
+    prompt.item = item;
+    for (const int32_t id : ids.first(std::min(ids.size(), most_prompt_tokens)))
+        prompt.tokens.push_back(arms.tokenizer().decode(
+            std::span(&id, 1), DecodeOptions{.skip_special = false, .continues = true}));
+    results.write(prompt);
+}
+
 } // namespace keel::ab

@@ -39,6 +39,9 @@ struct ItemContext {
                  std::span<const std::string *const> items, SessionBatch::Read read);
     // True if the run records keep maps and timelines for this document.
     bool draws(const Place &place, size_t run, size_t document) const;
+    // Writes the tokens of a prompt, if the place is the reference's.
+    void write_prompt(const Place &place, const std::string &item,
+                      std::span<const int32_t> ids) const;
 };
 
 // Makes an error whose message begins with the task, the arm and the item.

@@ -1,5 +1,7 @@
 #include "eval/ab/run/measured.hpp"
 
+#include "eval/page/page.hpp"
+
 #include <array>
 
 namespace keel::ab {
@@ -12,12 +14,16 @@ std::optional<KeepMap> read_keep_map(Session &session, int64_t prompt_tokens) {
     map.layers = cache.shape().layers;
     map.kv_heads = cache.shape().kv_heads;
     constexpr int64_t n = KeepMap::bin_count;
+    std::vector<uint32_t> heads(
+        std::min(static_cast<size_t>(prompt_tokens), most_prompt_tokens)); // that kept each token
     for (uint32_t l = 0; l < map.layers; ++l) {
         for (uint32_t h = 0; h < map.kv_heads; ++h) {
             std::array<double, n> kept{};
             for (const int32_t position : cache.positions(l, h)) {
-                if (position < prompt_tokens)
-                    kept[static_cast<size_t>(position * n / prompt_tokens)] += 1;
+                if (position >= prompt_tokens) continue;
+                kept[static_cast<size_t>(position * n / prompt_tokens)] += 1;
+                if (static_cast<size_t>(position) < heads.size())
+                    ++heads[static_cast<size_t>(position)];
             }
             for (int64_t b = 0; b < n; ++b) {
                 // The positions p for which p * n / tokens is b.
@@ -30,6 +36,8 @@ std::optional<KeepMap> read_keep_map(Session &session, int64_t prompt_tokens) {
             }
         }
     }
+    for (const uint32_t count : heads)
+        map.kept += page_shade(count / (static_cast<double>(map.layers) * map.kv_heads));
     return map;
 }
 

@@ -152,7 +152,10 @@ void Questions::write_answer(const PlannedTask &task, const Place &place, const 
     item.length = std::ssize(a.member.unit.prompt) + std::ssize(a.question.ask);
     item.depth = a.question.depth;
     a.measured.fill(item);
-    if (a.draws) context_.results.write(a.notes.timeline(place, a.question.item));
+    if (a.draws) {
+        context_.results.write(a.notes.timeline(place, a.question.item));
+        context_.write_prompt(place, a.question.item, a.member.unit.prompt);
+    }
     context_.results.write_item(item);
 }
 

@@ -76,7 +76,7 @@ double Apart::gap_share() const {
 AtBytes arm_at_bytes(const Series &cells, double bytes) {
     for (const Cell *cell : cells) {
         if (nearly_equal(cell->kv_bytes, bytes))
-            return {cell->points, cell->budget, static_cast<double>(cell->peak_kv_bytes)};
+            return {cell->points, cell->budget, static_cast<double>(cell->peak_kv_bytes), false};
     }
     for (size_t i = 1; i < cells.size(); ++i) {
         const Cell &low = *cells[i - 1], &high = *cells[i];
@@ -84,7 +84,8 @@ AtBytes arm_at_bytes(const Series &cells, double bytes) {
         const double weight = (bytes - low.kv_bytes) / (high.kv_bytes - low.kv_bytes);
         return {mixed(low, high, weight), budgets_text(low, high),
                 static_cast<double>(low.peak_kv_bytes) * (1 - weight) +
-                    static_cast<double>(high.peak_kv_bytes) * weight};
+                    static_cast<double>(high.peak_kv_bytes) * weight,
+                true};
     }
     return {};
 }
@@ -145,6 +146,8 @@ EqualBytes compare_at_equal_bytes(
                     c.b = b;
                     c.b_budget = of_b.budget;
                     c.b_peak_bytes = of_b.peak_bytes;
+                    c.a_interpolated = of_a.interpolated;
+                    c.b_interpolated = of_b.interpolated;
                     c.protocol = protocol;
                     c.task = task;
                     c.metric = metric;

@@ -36,6 +36,7 @@ struct AtBytes {
     std::vector<Point> points;
     std::string budget; // for example "tokens:64", or "tokens:64 to tokens:128"
     double peak_bytes = 0;
+    bool interpolated = false; // no run held these bytes
 };
 // `cells` are the cells of one arm, protocol, task and metric, in rising order of bytes.
 AtBytes arm_at_bytes(const std::vector<const Cell *> &cells, double bytes);

@@ -149,6 +149,7 @@ void measure_contrast(Contrast &c, const Pairs &pairs, const Statistics &s) {
     }
     c.ratio = c.geometric = c.meaning.ratio && are_positive(pairs.a) && are_positive(pairs.b);
     c.yes_no = c.meaning.kind == Metric::Kind::quality && is_yes_no(pairs.a) && is_yes_no(pairs.b);
+    if (c.yes_no && !c.a_interpolated && !c.b_interpolated) c.pair_counts = count_pairs(pairs);
     c.bounded =
         c.yes_no || (c.meaning.kind == Metric::Kind::quality && c.meaning.higher_is_better &&
                      are_shares(pairs.a) && are_shares(pairs.b));

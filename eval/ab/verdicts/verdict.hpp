@@ -2,6 +2,7 @@
 
 #include "eval/ab/records/table.hpp"
 #include "eval/stats/inference.hpp"
+#include "eval/stats/paired_rates.hpp"
 
 #include <cstdint>
 #include <memory>
@@ -48,6 +49,8 @@ struct Contrast {
     double at_bytes = 0; // equal_bytes: the bytes of each arm while items are scored
     // equal_bytes: the peak bytes of each arm.
     double a_peak_bytes = 0, b_peak_bytes = 0;
+    // equal_bytes: no run held these bytes. The arm's numbers are between those of two budgets.
+    bool a_interpolated = false, b_interpolated = false;
     // For speeds: tokens in the cache. Each length has a contrast of its own. Below 0 for other
     // metrics.
     int64_t length = -1;
@@ -68,6 +71,8 @@ struct Contrast {
     uint64_t identical = 0; // pairs whose numbers are equal
     std::string missing;    // an item that only one of the arms has
     bool yes_no = false;    // all numbers are 0 or 1
+    // Pairs by which arm has a 1. Nothing if a number is not 0 or 1, or is interpolated.
+    std::optional<PairedCounts> pair_counts;
     bool bounded = false;   // all numbers are shares from 0 to 1, of a quality metric
     bool ratio = false;     // the effect is A / B - 1 with geometric means, else A - B
     bool geometric = false; // mean_a and mean_b are geometric means
@@ -174,6 +179,8 @@ std::string bytes_text(double bytes);
 // For example "snapkv at tokens:128". If the budget is empty or "full", only the arm, for example
 // "full".
 std::string arm_text(const std::string &arm, const std::string &budget);
+// " (interpolated)", or nothing.
+std::string interpolated_text(bool interpolated);
 // For example " (question_blind)". Empty if there is no protocol.
 std::string protocol_text(const std::string &protocol);
 // Examples: "0.984", "12.35", "123.4", "1.2e-06".

@@ -92,6 +92,8 @@ std::string protocol_text(const std::string &protocol) {
     return protocol.empty() ? "" : fmt::format(" ({})", printable(protocol, 40));
 }
 
+std::string interpolated_text(bool interpolated) { return interpolated ? " (interpolated)" : ""; }
+
 std::string apart_text(const Apart &apart) {
     const auto range = [](const Interval &r) {
         return r.low == r.high ? bytes_text(r.low)
@@ -106,9 +108,10 @@ std::string apart_text(const Apart &apart) {
 
 std::string verdict_line(const Contrast &c) {
     std::string a = arm_text(c.a, c.a_budget);
-    const std::string b = arm_text(c.b, c.b_budget);
+    const std::string b = arm_text(c.b, c.b_budget) + interpolated_text(c.b_interpolated);
     if (c.kind == Contrast::Kind::equal_bytes)
-        a += fmt::format(" where both hold {}", bytes_text(c.at_bytes));
+        a += fmt::format("{} where both hold {}", interpolated_text(c.a_interpolated),
+                         bytes_text(c.at_bytes));
     const std::string what = fmt::format(
         "{} {}{}{}", printable(c.task, 60), printable(c.metric, 60),
         c.length < 0 ? "" : fmt::format(" after {} tokens", c.length), protocol_text(c.protocol));

@@ -117,6 +117,71 @@ TEST_CASE("bytes count copies of quantized keys, a replay and the policy's data"
     CHECK(cache_peak("kvzip") > cache_peak("snapkv"));
 }
 
+TEST_CASE("the results hold the tokens of the first prompts, and which of them each arm kept") {
+    const Lab lab;
+    lab.run("arms: {full: {policy: none}, window: {policy: sliding_window}}\n"
+            "budgets: [{tokens: 48}]\n"
+            "tasks: [{kind: passkey, lengths: [160], depths: 1, items: 3}]\n",
+            "out"); // two documents have maps by default
+    std::map<std::string, ab::Prompt> prompts;
+    std::vector<ab::KeepMap> maps;
+    std::map<std::string, ab::Item> items;
+    ab::read_records(lab.folder / "out/results.jsonl", [&](ab::Record &&record, uint64_t) {
+        if (const auto *prompt = std::get_if<ab::Prompt>(&record)) {
+            CHECK(prompt->arm == "full");
+            CHECK(prompts.try_emplace(prompt->item, *prompt).second);
+        }
+        if (const auto *map = std::get_if<ab::KeepMap>(&record)) maps.push_back(*map);
+        if (const auto *item = std::get_if<ab::Item>(&record))
+            if (item->arm == "full") items[item->item] = *item;
+    });
+    CHECK(prompts.size() == 2);
+    REQUIRE(maps.size() == 2);
+    for (const ab::KeepMap &map : maps) {
+        CHECK(map.arm == "window");
+        const ab::Prompt &prompt = prompts.at(map.item);
+        REQUIRE(map.kept.size() == prompt.tokens.size());
+        std::string text;
+        for (const std::string &token : prompt.tokens) text += token;
+        CHECK(contains(text, items.at(map.item).expected));
+        // sliding_window keeps the first tokens and the newest ones, in every head.
+        CHECK(map.kept.substr(0, 4) == "____");
+        CHECK(map.kept.substr(map.kept.size() - 40) == std::string(40, '_'));
+        CHECK(map.kept[20] == '0');
+        CHECK(std::count(map.kept.begin(), map.kept.end(), '_') == 48);
+    }
+    ab::Names names;
+    const ab::Table table = ab::load_table(lab.folder / "out", names);
+    REQUIRE(table.kept_tokens.size() == 2);
+    CHECK(table.kept_tokens.begin()->second.kept.begin()->first ==
+          std::pair<std::string, std::string>{"window", "tokens:48"});
+}
+
+TEST_CASE("a quantized cache's bytes are those of its blocks with their scales") {
+    const Lab lab;
+    lab.run("arms: {full: {policy: none}, q8: {policy: none, kv: q8_0},\n"
+            "       window: {policy: sliding_window}}\n"
+            "budgets: [{tokens: 48}]\n"
+            "tasks: [{kind: continuation, text: " +
+                tiny + "/heldout.txt, prefix: 160, score: 10, documents: 2}]\n",
+            "out");
+    ab::Names names;
+    const ab::Table table = ab::load_table(lab.folder / "out", names);
+    const auto cell = [&](const std::string &arm, const std::string &budget) {
+        const ab::Cell *found = table.find({arm, budget, "", "continuation", "nll"});
+        REQUIRE(found != nullptr);
+        return *found;
+    };
+    const ab::Cell full = cell("full", "full"), q8 = cell("q8", "full"),
+                   window = cell("window", "tokens:48");
+    // A q8_0 block of 32 numbers has 34 bytes, in f16 it has 64.
+    CHECK(q8.kv_bytes == Approx(full.kv_bytes * 34 / 64).epsilon(0.01));
+    // Caches hold whole blocks of slots, so bytes are not proportional to slots.
+    const double computed = full.kv_bytes * window.kept_slots / full.kept_slots;
+    CHECK(window.kv_bytes != Approx(computed).epsilon(0.01));
+    CHECK(static_cast<double>(window.peak_kv_bytes) > window.kv_bytes);
+}
+
 TEST_CASE("a prompt that is too long is refused before the first item, with its line") {
     const Lab lab;
     std::string text;

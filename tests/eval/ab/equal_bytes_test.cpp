@@ -53,8 +53,16 @@ TEST_CASE("at equal bytes, an arm between two budgets is interpolated item by it
     CHECK(c->a_peak_bytes == 3000);
     CHECK(c->b_budget == "tokens:128 to tokens:256");
     CHECK(c->b_peak_bytes == 11000);
+    CHECK_FALSE(c->a_interpolated);
+    CHECK(c->b_interpolated);
     CHECK(contains(verdict_line(*c), "q4cache where both hold 2.9 KiB against window at "
-                                     "tokens:128 to tokens:256 on continuation nll: "));
+                                     "tokens:128 to tokens:256 (interpolated) on continuation "
+                                     "nll: "));
+    for (const ab::Contrast &one : loaded->summary.equal_bytes) {
+        CHECK_FALSE(one.planned);
+        CHECK_FALSE(one.p.has_value());
+        CHECK(one.verdict == ab::Verdict::exploratory);
+    }
     CHECK(contains(verdict_line(*c), "; at the peak 2.9 KiB against 10.7 KiB"));
     const std::string text = ab::summary_text(loaded->summary);
     CHECK(contains(
@@ -81,6 +89,50 @@ TEST_CASE("at equal bytes, an arm between two budgets is interpolated item by it
     // At the peak, memory is saved only with a smaller type of the cache.
     for (const ab::CellSummary &cell : loaded->summary.cells)
         CHECK(cell.on_peak_front == (cell.cell->arm == "q4cache" || cell.cell->arm == "snapkv"));
+}
+
+TEST_CASE("equal bytes are measured bytes of cache and policy, not bytes that follow from slots") {
+    const test::TempFolder folder;
+    std::vector<ab::Record> records;
+    const auto add = [&](const std::string &arm, const std::string &budget, uint64_t bytes,
+                         double slots, double value) {
+        for (int i = 0; i < 20; ++i) {
+            ab::Item item =
+                made_item(arm, budget, fmt::format("i{}", i), value + 0.01 * (i % 3), "nll");
+            item.kv_bytes = bytes;
+            item.policy_bytes = arm == "snapkv" ? 1000 : 0;
+            item.peak_kv_bytes = bytes + 500;
+            item.kept_slots = slots;
+            records.emplace_back(item);
+        }
+    };
+    // 512 slots of the reference are 8000 bytes, so 128 slots would be 2000 bytes. `window` and
+    // `snapkv` keep equally many slots, but snapkv's own data makes it hold 3000 bytes.
+    add("full", "full", 8000, 512, 3);
+    add("window", "tokens:128", 2000, 128, 3.4);
+    add("window", "tokens:256", 4000, 256, 3.2);
+    add("snapkv", "tokens:128", 3000, 128, 3.1);
+    // A q4_0 cache has all slots. Its bytes with block scales are 2300, not 8000 / 4 = 2000.
+    add("q4cache", "full", 2300, 512, 3.3);
+    const auto loaded = load_ab(folder, made_header(), records);
+    const auto &equal = loaded->summary.equal_bytes;
+    const ab::Contrast *policy = find_contrast(equal, "snapkv", "window", "nll");
+    REQUIRE(policy != nullptr);
+    CHECK(policy->at_bytes == 3000);
+    CHECK(policy->a_peak_bytes == 3500);
+    CHECK(policy->b_peak_bytes == 3500); // halfway between 2500 and 4500
+    CHECK(policy->b_interpolated);
+    CHECK(policy->mean_b == Approx(3.3 + 0.0095));
+    const ab::Contrast *quantized = find_contrast(equal, "q4cache", "window", "nll");
+    REQUIRE(quantized != nullptr);
+    CHECK(quantized->at_bytes == 2300);
+    CHECK(quantized->a_peak_bytes == 2800);
+    CHECK(quantized->mean_b == Approx(3.4 - 0.2 * 300 / 2000 + 0.0095));
+    for (const ab::CellSummary &one : loaded->summary.cells) {
+        const ab::Cell &cell = *one.cell;
+        if (cell.arm == "q4cache") CHECK(cell.kv_bytes == 2300);
+        if (cell.arm == "snapkv") CHECK(cell.kv_bytes == 3000);
+    }
 }
 
 TEST_CASE("the Pareto front keeps equal arms and leaves out arms that are worse") {

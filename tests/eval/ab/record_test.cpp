@@ -86,6 +86,7 @@ TEST_CASE("records of an experiment are read back unchanged") {
         map.layers = 2;
         map.kv_heads = 1;
         map.bins.assign(2 * 64, 0.5F);
+        map.kept = "0_W";
         writer.write(map);
         ab::Timeline timeline;
         static_cast<ab::Place &>(timeline) = item("", 0);
@@ -97,11 +98,16 @@ TEST_CASE("records of an experiment are read back unchanged") {
         curve.values = {1.5, 0.1 + 0.2};
         writer.write(curve);
         writer.write(ab::Warning{"window", "", "", "", "something"});
+        ab::Prompt prompt;
+        static_cast<ab::Place &>(prompt) = item("", 0);
+        prompt.item = "i1";
+        prompt.tokens = {"<s>", " a\n", "\xff"};
+        writer.write(prompt);
     }
     ab::ReadResult result;
     const auto records = read(file, &result);
-    REQUIRE(records.size() == 5);
-    CHECK(result.records == 5);
+    REQUIRE(records.size() == 6);
+    CHECK(result.records == 6);
     CHECK(result.bytes == std::filesystem::file_size(file));
     CHECK_FALSE(result.dropped_tail);
     CHECK(ab::header_line(result.header) == ab::header_line(header()));
@@ -119,6 +125,36 @@ TEST_CASE("records of an experiment are read back unchanged") {
     CHECK(std::get<ab::Timeline>(records[2]).points[1] == std::array<uint64_t, 3>{2, 5, 7});
     CHECK(std::get<ab::Curve>(records[3]).values[1] == 0.1 + 0.2);
     CHECK(std::get<ab::Warning>(records[4]).text == "something");
+    CHECK(std::get<ab::KeepMap>(records[1]).kept == "0_W");
+    CHECK(std::get<ab::Prompt>(records[5]).tokens ==
+          std::vector<std::string>{"<s>", " a\n", "\xef\xbf\xbd"});
+}
+
+TEST_CASE("the record of a prompt is bounded, and results without it are read") {
+    const test::TempFolder folder;
+    const auto file = folder / "results.jsonl";
+    {
+        ab::Writer writer(file, header(), ab::Writer::Mode::create);
+        ab::Prompt prompt;
+        static_cast<ab::Place &>(prompt) = item("", 0);
+        prompt.item = "many";
+        prompt.tokens.assign(ab::most_prompt_tokens + 5, "a");
+        writer.write(prompt);
+        prompt.tokens.assign(5, std::string(ab::most_prompt_text / 2, '\xff'));
+        writer.write(prompt);
+        ab::KeepMap map;
+        static_cast<ab::Place &>(map) = item("", 0);
+        map.layers = map.kv_heads = 1;
+        map.bins.assign(64, 0.5F);
+        writer.write(map);
+        map.kept = "0?";
+        CHECK(contains(test::error_text([&] { writer.write(map); }, ErrorKind::usage), "shares"));
+    }
+    const auto records = read(file);
+    REQUIRE(records.size() == 3);
+    CHECK(std::get<ab::Prompt>(records[0]).tokens.size() == ab::most_prompt_tokens);
+    CHECK(std::get<ab::Prompt>(records[1]).tokens.size() == 2);
+    CHECK(std::get<ab::KeepMap>(records[2]).kept.empty());
 }
 
 TEST_CASE("an incomplete last line is ignored and reported, and a continued run cuts it off") {
@@ -230,8 +266,9 @@ TEST_CASE("a broken line is reported with file and line") {
     CHECK(contains(message("\x01\xff"), "not valid JSON"));
     CHECK(contains(message("[1,2]"), "JSON object"));
     CHECK(contains(message("{}"), "'kind' is missing"));
-    CHECK(contains(message(R"({"kind":"x\u001b[2J"})"),
-                   "kind: expected item, keep_map, timeline, curve or warning, found \"x\\x1b"));
+    CHECK(contains(
+        message(R"({"kind":"x\u001b[2J"})"),
+        "kind: expected item, keep_map, prompt, timeline, curve or warning, found \"x\\x1b"));
     CHECK(contains(message(R"({"kind":"item"})"), "'arm' is missing"));
     CHECK(contains(
         message(R"({"kind":"item",)" + place + R"(,"metric":"m","item":"i","value":null})"),

@@ -145,27 +145,27 @@ TEST_CASE("a page that would be too large leaves pictures out and reports it") {
     ab::Names names;
     const ab::Table table = ab::load_table(dir, names);
     const ab::Summary summary = ab::summarize(table, names);
-    const auto data = data_of(ab::report_html(table, summary, 1));
+    const auto data = data_of(ab::report_html(table, names, summary, 1));
     CHECK(data.at("maps").empty());
     CHECK(data.at("timelines").empty());
     CHECK(data.at("heat").empty());
     CHECK(contains(data.at("notes").dump(), "keep maps are left out"));
-    CHECK_FALSE(data_of(ab::report_html(table, summary)).at("maps").empty());
+    CHECK_FALSE(data_of(ab::report_html(table, names, summary)).at("maps").empty());
 }
 
-TEST_CASE("twenty arms at six budgets make a page below five megabytes") {
+TEST_CASE("twenty arms at six budgets with 200 items make a page below five megabytes") {
     const test::TempFolder folder;
     ab::Header header = made_header();
     header.statistics.resamples = 100;
     header.arms = {{"full", ""}};
     std::vector<ab::Record> records;
-    for (int i = 0; i < 20; ++i)
+    for (int i = 0; i < 200; ++i)
         records.emplace_back(made_item("full", "full", fmt::format("i{}", i), 1));
     for (int arm = 0; arm < 20; ++arm)
         for (int budget = 0; budget < 6; ++budget) {
             ab::Item item =
                 made_item(fmt::format("arm{}", arm), fmt::format("tokens:{}", 32 << budget), "", 0);
-            for (int i = 0; i < 20; ++i) {
+            for (int i = 0; i < 200; ++i) {
                 item.item = fmt::format("i{}", i);
                 item.value = (i * 7 + arm) % 20 < budget * 3 ? 1 : 0;
                 item.depth = (i % 10) / 9.0;

@@ -1,0 +1,21 @@
+// The parts of the page, in order. The answer and its plot come before all tables.
+showAnswer();
+showQuality();
+showWarnings();
+showForest();
+showContrasts();
+showPairs();
+showEqualBytes();
+showMultiples();
+showQualityBySpeed();
+showTokens();
+showKeepMaps();
+showHeat();
+showTimelines();
+showCurves();
+showCells();
+showSpeeds();
+showMethods();
+showDownloads();
+showRun();
+showHelp();
