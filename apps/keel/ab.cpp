@@ -1,4 +1,5 @@
 #include "ab_commands.hpp"
+#include "ab_plan.hpp"
 #include "build_info.hpp"
 #include "console.hpp"
 #include "interrupt.hpp"
@@ -6,11 +7,15 @@
 
 #include "base/display.hpp"
 #include "base/error.hpp"
+#include "eval/ab/plan/frozen_plan.hpp"
+#include "eval/ab/records/machine_kind.hpp"
 #include "eval/ab/records/merge.hpp"
 #include "eval/ab/records/table.hpp"
 #include "eval/ab/report/cost.hpp"
 #include "eval/ab/report/report.hpp"
 #include "eval/ab/run/runner.hpp"
+#include "eval/ab/run/shard_sources.hpp"
+#include "eval/ab/verdicts/power.hpp"
 #include "eval/page/text_table.hpp"
 #include "platform/clock.hpp"
 #include "platform/machine.hpp"
@@ -18,6 +23,8 @@
 #include "platform/paths.hpp"
 #include "platform/threads.hpp"
 
+#include <algorithm>
+#include <cctype>
 #include <chrono>
 #include <cstdlib>
 #include <fstream>
@@ -30,11 +37,12 @@ namespace {
 namespace fs = std::filesystem;
 
 struct RunArguments {
-    std::string file, output, shard;
+    std::string file, output, shard, plan, pilot;
     std::vector<std::string> sets;
     int64_t items = 0;
-    uint32_t batch = 0; // 0: use the value of the file
-    bool again = false, dry_run = false, json = false;
+    uint32_t batch = 0;  // 0: use the value of the file
+    uint32_t shards = 0; // 0: not given
+    bool again = false, dry_run = false, json = false, changed_plan = false;
 };
 
 // Facts that affect the results but are not in the experiment's file: the version and commit of the
@@ -55,15 +63,64 @@ std::string machine_text() {
 }
 
 ab::Shard shard_of(const RunArguments &a) {
-    const std::optional<ab::Shard> told =
-        ab::shard_from_environment([](const char *name) { return std::getenv(name); });
-    if (a.shard.empty()) return told.value_or(ab::Shard{});
-    const ab::Shard asked = ab::parse_shard(a.shard);
-    if (told && !(*told == asked))
-        throw_error(ErrorKind::usage,
-                    "--shard {}: mpirun has already made this process shard {}/{}; remove --shard",
-                    a.shard, told->index, told->count);
-    return asked;
+    return ab::choose_shard({a.shard, a.shards},
+                            [](const char *name) { return std::getenv(name); });
+}
+
+// Results of two machines in one file: speeds are refused, other numbers get a warning. Returns the
+// text of Header::machine.
+std::string machine_of_run(const RunArguments &a, const ab::Experiment &experiment,
+                           const ab::Shard &shard) {
+    const std::string now = machine_text();
+    const fs::path file = experiment.config.output / shard.file_name();
+    std::error_code error;
+    if (a.again || !fs::exists(file, error)) return now;
+    const std::string before = ab::read_header(file).machine;
+    if (ab::processor_of(before) == ab::processor_of(now)) return now;
+    const bool has_speeds =
+        shard.index == 1 &&
+        std::any_of(experiment.config.tasks.begin(), experiment.config.tasks.end(),
+                    [](const ab::Task &task) { return task.kind == ab::TaskKind::speed; });
+    if (has_speeds)
+        throw_error(ErrorKind::input,
+                    "{}: began on another machine ({}; this is {}), and speeds of two machines "
+                    "cannot be compared; go on there, or start again with --no-resume",
+                    printable(file.string(), 300), printable(before, 200), printable(now, 200));
+    console().message("keel: warning: ",
+                      fmt::format("{} began on another machine ({}; this is {}): numbers may be "
+                                  "rounded differently",
+                                  printable(file.string(), 300), printable(before, 200),
+                                  printable(now, 200)));
+    return ab::joined_machines(before, now);
+}
+
+// A word as a POSIX shell reads it.
+std::string shell_word(const std::string &word) {
+    const bool is_plain =
+        !word.empty() && std::all_of(word.begin(), word.end(), [](unsigned char c) {
+            return std::isalnum(c) != 0 ||
+                   std::string_view("/._-=:,+@%").find(static_cast<char>(c)) !=
+                       std::string_view::npos;
+        });
+    if (is_plain) return word;
+    std::string out = "'";
+    for (const char c : word) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
+    return out + "'";
+}
+
+// The command that runs this experiment into this folder, without its shard.
+std::string command_text(const RunArguments &a) {
+    std::string out = "keel ab run " + shell_word(absolute_path(a.file).string());
+    const auto add = [&](const std::string &option, const std::string &value) {
+        out += " " + option + " " + shell_word(value);
+    };
+    if (!a.output.empty()) add("--output", absolute_path(a.output).string());
+    for (const std::string &set : a.sets) add("--set", set);
+    if (a.items > 0) add("--items", fmt::format("{}", a.items));
+    if (a.batch > 0) add("--batch", fmt::format("{}", a.batch));
+    if (!a.plan.empty()) add("--plan", absolute_path(a.plan).string());
+    if (a.changed_plan) out += " --changed-plan";
+    return out;
 }
 
 // Shows progress: a bar on a terminal, otherwise a line after each tenth.
@@ -103,6 +160,16 @@ void print_results(const RunArguments &a, const fs::path &folder) {
     console().out(std::string(std::istreambuf_iterator<char>(in), {}));
 }
 
+// The power of the planned contrasts with the documents of the file, from the pilot in `folder`.
+std::optional<ab::PowerTable> power_of_dry_run(const ab::Experiment &experiment,
+                                               const std::string &folder) {
+    if (folder.empty()) return std::nullopt;
+    ab::Names names;
+    const ab::Table table = ab::load_table(folder, names);
+    return ab::power_of_experiment(ab::summarize(table, names), experiment,
+                                   ab::freeze_plan(experiment).record, {});
+}
+
 int run_ab(const RunArguments &a, const Program &program) {
     pipeline::require_path(a.file, "an experiment (.yaml)");
     ab::Config config = ab::load_config(a.file);
@@ -116,6 +183,8 @@ int run_ab(const RunArguments &a, const Program &program) {
     resolve.circumstances = circumstances();
     resolve.host = host;
     const ab::Experiment experiment = ab::resolve_experiment(std::move(config), resolve);
+    const std::optional<ab::PlanRecord> plan = plan_of_run(experiment, a.plan, a.changed_plan);
+    if (!a.again) check_plan_of_folder(experiment, shard, plan);
 
     ab::RunOptions options;
     options.shard = shard;
@@ -137,16 +206,24 @@ int run_ab(const RunArguments &a, const Program &program) {
     options.header.version = KEEL_VERSION;
     options.header.commit = build_commit();
     options.header.date = utc_text(std::chrono::system_clock::now());
-    options.header.machine = machine_text();
+    options.header.machine = machine_of_run(a, experiment, shard);
+    options.header.command = command_text(a);
+    options.header.plan = plan;
     ab::Runner runner(experiment, options);
     console().clear_progress();
     if (a.dry_run) {
         const ab::Cost cost = runner.cost();
+        const auto power = power_of_dry_run(experiment, a.pilot);
         if (a.json) {
-            print_json(ab::cost_json(experiment, cost));
-        } else {
-            console().out(ab::cost_text(experiment, cost));
+            nlohmann::ordered_json j = ab::cost_json(experiment, cost);
+            if (power) j["power"] = ab::power_json(*power);
+            print_json(j);
+            return 0;
         }
+        console().out(ab::cost_text(experiment, cost));
+        if (power) console().out("\n" + ab::power_text(*power));
+        if (plan && !power)
+            console().out("power: not known without a pilot; give earlier results with --pilot\n");
         return 0;
     }
     const fs::path folder = experiment.config.output;
@@ -156,7 +233,8 @@ int run_ab(const RunArguments &a, const Program &program) {
         print_results(a, folder);
         return 0;
     }
-    const std::string key = fmt::format("{} items {}", experiment.hash, a.items);
+    const std::string key =
+        fmt::format("{} items {} {}", experiment.hash, a.items, ab::plan_name(options.header));
     const bool last =
         ab::finish_shard(folder, shard, key, [&](const std::vector<fs::path> &shards) {
             // The lock prevents that the whole experiment runs at the same time.
@@ -200,15 +278,31 @@ void add_ab(Command &keel, Program &program) {
                 "Decode N documents of an arm together; replaces 'batch' of the file")
         .range(1, Pipeline::most_batch);
     command.option("--shard I/N", a->shard,
-                   "Run only part I of N of the documents; mpirun sets I/N automatically");
+                   "Run only part I of N of the documents; mpirun and Slurm arrays set I/N "
+                   "automatically");
+    command
+        .option("--shards N", a->shards,
+                "Number of shards in a Kubernetes indexed job or a Slurm array, also KEEL_SHARDS")
+        .range(1, 10'000);
+    command.option("--plan PLAN", a->plan,
+                   "Check the experiment against a plan of 'keel ab plan' before anything runs");
+    command
+        .flag("--changed-plan", a->changed_plan,
+              "Run although the experiment differs from the plan; all results are exploratory")
+        .needs({"--plan"});
     command.flag("--resume", a->again,
                  "Keep the existing results and run only the rest (the default)", false);
     command.flag("--no-resume", a->again, "Delete the existing results and run everything again")
         .excludes({"--resume"});
     command.flag("--dry-run", a->dry_run,
                  "Only check everything, print the grid and estimate the time");
+    command
+        .option("--pilot RESULTS", a->pilot,
+                "With --dry-run: print the power of the planned contrasts, from earlier results")
+        .needs({"--dry-run"});
     command.flag("--json", a->json, "Print the summary (or the estimate) as JSON");
     command.action = [a, &program] { return run_ab(*a, program); };
+    add_ab_plan(ab, program);
     add_ab_commands(ab, program);
 }
 

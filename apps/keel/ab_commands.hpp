@@ -2,7 +2,16 @@
 
 #include "program.hpp"
 
+#include "eval/ab/records/margin.hpp"
+
+#include <string>
+
 namespace keel::cli {
+
+// Reads "hit=5 points", a value of --margin. Throws Error(usage) for another text.
+void add_margin(const std::string &text, ab::Margins &margins);
+
+void add_ab_power(Command &ab, Program &program);
 
 // Adds the commands that process an experiment's results: keel ab compare, merge and report.
 void add_ab_commands(Command &ab, Program &program);

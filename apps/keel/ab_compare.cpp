@@ -8,7 +8,9 @@
 #include "eval/ab/records/merge.hpp"
 #include "eval/ab/report/report.hpp"
 #include "eval/ab/verdicts/compare.hpp"
+#include "eval/ab/verdicts/looks.hpp"
 
+#include <filesystem>
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -21,6 +23,7 @@ namespace {
 // A separate exit code, so that scripts can distinguish this result from a failed run (1) and a
 // wrong command line (2).
 constexpr int found_worse = 3;
+constexpr int no_verdict = 2; // the request cannot be answered
 
 struct ExperimentCompareArguments {
     std::string first, second;
@@ -29,21 +32,6 @@ struct ExperimentCompareArguments {
     ab::CompareOptions options;
     bool json = false;
 };
-
-// Adds a margin of the form "hit=5 points".
-void add_margin(const std::string &text, ab::Margins &margins) {
-    const size_t equals = text.find('=');
-    const std::string metric = text.substr(0, equals);
-    const auto margin = equals == std::string::npos
-                            ? std::nullopt
-                            : ab::parse_margin(text.substr(equals + 1), ab::metric_named(metric));
-    if (!margin)
-        throw_error(ErrorKind::usage,
-                    "--margin: expected METRIC=MARGIN with the metric's unit, such as 'hit=5 "
-                    "points', 'nll=0.02 nats' or 'kld=10%', found '{}'",
-                    printable(text, 60));
-    margins[metric] = *margin;
-}
 
 int run_compare(const ExperimentCompareArguments &a) {
     ab::CompareOptions options = a.options;
@@ -55,6 +43,7 @@ int run_compare(const ExperimentCompareArguments &a) {
     } else {
         console().out(ab::text_of_comparison(comparison));
     }
+    if (!comparison.label.empty()) return no_verdict;
     return comparison.passed() ? 0 : found_worse;
 }
 
@@ -96,12 +85,19 @@ struct MergeArguments {
 };
 
 int run_merge(const MergeArguments &a, const Program &program) {
-    const ab::MergeResult result = ab::merge_shards({a.shards.begin(), a.shards.end()}, a.output);
+    const std::vector<std::filesystem::path> shards(a.shards.begin(), a.shards.end());
+    const ab::MergeResult result = ab::merge_shards(shards, a.output);
+    ab::carry_looks(shards, a.output);
     if (!program.quiet)
         console().message(
             "keel: ",
             fmt::format("{} records of {} shards merged; {} more were equal in several shards",
                         result.records, a.shards.size(), result.duplicates));
+    for (const std::string &note : result.notes) console().message("keel: warning: ", note);
+    for (size_t i = 0; i < result.missing.size() && i < result.commands.size(); ++i)
+        console().message("keel: warning: ",
+                          fmt::format("shard {} is missing; this runs it alone: {}",
+                                      result.missing[i], result.commands[i]));
     console().out(ab::write_report(a.output));
     return 0;
 }
@@ -136,9 +132,24 @@ void add_ab_report(Command &ab, Program &program) {
 
 } // namespace
 
+void add_margin(const std::string &text, ab::Margins &margins) {
+    const size_t equals = text.find('=');
+    const std::string metric = text.substr(0, equals);
+    const auto margin = equals == std::string::npos
+                            ? std::nullopt
+                            : ab::parse_margin(text.substr(equals + 1), ab::metric_named(metric));
+    if (!margin)
+        throw_error(ErrorKind::usage,
+                    "--margin: expected METRIC=MARGIN with the metric's unit, such as 'hit=5 "
+                    "points', 'nll=0.02 nats' or 'kld=10%', found '{}'",
+                    printable(text, 60));
+    margins[metric] = *margin;
+}
+
 void add_ab_commands(Command &ab, Program &program) {
     add_ab_compare(ab, program);
     add_ab_merge(ab, program);
+    add_ab_power(ab, program);
     add_ab_report(ab, program);
 }
 

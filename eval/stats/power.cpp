@@ -2,6 +2,9 @@
 
 #include "eval/stats/distributions.hpp"
 #include "eval/stats/finite.hpp"
+#include "eval/stats/paired_rates.hpp"
+
+#include <cmath>
 
 namespace keel {
 
@@ -41,6 +44,56 @@ double share_for(uint64_t n, uint64_t least) {
     for (int i = 0; i < 60; ++i) {
         const double middle = 0.5 * (low + high);
         (misses(middle) > 0.2 ? low : high) = middle;
+    }
+    return high;
+}
+
+double power_of_t(double effect, double spread, double documents, double freedom, double level) {
+    check_finite({{effect, spread}});
+    if (documents < 2 || freedom <= 0) return 0;
+    if (spread <= 0) return 1;
+    const double size = effect * std::sqrt(documents) / spread;
+    return student_cdf(size - student_quantile(1 - 0.5 * level, freedom), freedom);
+}
+
+double power_of_score(double effect, double square, double documents, double level) {
+    check_finite({{effect, square}});
+    // Without a difference the variance is `square`; with `effect` it is smaller.
+    const double excess =
+        effect * std::sqrt(documents) - normal_quantile(1 - 0.5 * level) * std::sqrt(square);
+    const double variance = square - effect * effect;
+    if (variance <= 1e-12) return excess >= 0 ? 1 : 0;
+    return normal_cdf(excess / std::sqrt(variance));
+}
+
+double power_of_non_inferiority(double margin, double square, double step, double documents,
+                                double level) {
+    check_finite({{margin, square, step}});
+    if (margin <= 0 || square <= 0) return 0;
+    // The score at the margin, if gains and losses are exactly as large as expected, is
+    // margin * sqrt(documents / variance) for the test's own variance. Any number of documents
+    // shows the variance. This one keeps the p far from 0.
+    const double sample = 9 * square / (margin * margin);
+    const double part = 0.5 * square / step * sample;
+    const double p = PairedRateInference::of_shares(part, part, sample, step)->above(-margin);
+    const double variance = margin * margin * sample / std::pow(normal_quantile(p), 2);
+    const double excess =
+        margin * std::sqrt(documents) - normal_quantile(1 - 0.5 * level) * std::sqrt(variance);
+    return normal_cdf(excess / std::sqrt(square));
+}
+
+std::optional<uint64_t> documents_for_power(double power,
+                                            const std::function<double(double)> &power_at) {
+    constexpr uint64_t most = 1'000'000'000;
+    uint64_t low = 1, high = 2;
+    while (power_at(static_cast<double>(high)) < power) {
+        if (high >= most) return std::nullopt;
+        low = high;
+        high *= 2;
+    }
+    while (high - low > 1) {
+        const uint64_t middle = low + (high - low) / 2;
+        (power_at(static_cast<double>(middle)) >= power ? high : low) = middle;
     }
     return high;
 }

@@ -27,4 +27,26 @@ documents_needed(uint64_t n, double level,
 // for which at least `least` documents differ in 80% of all samples.
 double share_for(uint64_t n, uint64_t least);
 
+// How many documents a planned experiment needs. All functions take the `level` of a two-sided
+// test, and a true effect above 0; the sign does not matter.
+
+// The power of Student's t test of a mean, if documents have the standard deviation `spread`.
+// `freedom`: degrees of freedom with `documents` documents.
+double power_of_t(double effect, double spread, double documents, double freedom, double level);
+
+// The power of McNemar's test, and of the score test of shares, to find a difference of `effect`.
+// `square`: the mean square of a document's difference; for hits the share of documents that
+// differ.
+double power_of_score(double effect, double square, double documents, double level);
+
+// The power of Tango's score test to show that a loss of `margin` is excluded, if there is no
+// difference. `step`: the size of the difference of one document, 1 for hits.
+double power_of_non_inferiority(double margin, double square, double step, double documents,
+                                double level);
+
+// The fewest documents at which `power_at` reaches `power`. It must not fall as documents rise.
+// Nothing if a billion are not enough.
+std::optional<uint64_t> documents_for_power(double power,
+                                            const std::function<double(double)> &power_at);
+
 } // namespace keel

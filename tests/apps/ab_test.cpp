@@ -116,7 +116,22 @@ TEST_CASE("shards, from an option or from mpirun, give the results of one proces
     both.environment = {"OMPI_COMM_WORLD_RANK=0", "OMPI_COMM_WORLD_SIZE=2"};
     const ProcessResult r = run_keel({"ab", file, "-o", ranks, "--shard", "1/3"}, both);
     CHECK(r.code == 2);
-    CHECK(contains(r.err, "mpirun has already made this process shard 1/2"));
+    CHECK(contains(r.err, "--shard 1/3 (1/3) and OMPI_COMM_WORLD_RANK"));
+    // A Slurm array does the same.
+    for (const char *id : {"0", "1"}) {
+        ProcessOptions array;
+        array.environment = {std::string("SLURM_ARRAY_TASK_ID=") + id, "SLURM_ARRAY_TASK_COUNT=2",
+                             "SLURM_ARRAY_TASK_MIN=0", "SLURM_ARRAY_TASK_MAX=1"};
+        REQUIRE(run_keel({"ab", file, "-o", folder / "array", "-q"}, array).code == 0);
+    }
+    CHECK(items(folder / "array/results.jsonl") == expected);
+    // A merge without the first shard gives the command that runs it.
+    const ProcessResult merged =
+        run_keel({"ab", "merge", folder / "merged", folder / "array/shard-2-of-2.jsonl"});
+    INFO(merged.err);
+    CHECK(merged.code == 0);
+    CHECK(contains(merged.err, "shard 1 is missing; this runs it alone: keel ab run " + file +
+                                   " --output " + (folder / "array").string() + " --shard 1/2"));
 }
 
 TEST_CASE("shards in batches give the results of one process, and a dry run describes them") {

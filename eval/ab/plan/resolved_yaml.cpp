@@ -10,23 +10,6 @@ namespace {
 
 using pipeline::yaml_scalar;
 
-// Quotes a text for YAML's flow style. There, more characters end an unquoted text than in block
-// style.
-std::string quoted(const std::string &text) {
-    std::string out = "\"";
-    for (const char c : text) {
-        if (c == '"' || c == '\\') out += '\\';
-        if (c == '\n') {
-            out += "\\n";
-        } else if (c == '\t') {
-            out += "\\t";
-        } else {
-            out += c;
-        }
-    }
-    return out + '"';
-}
-
 std::string indented(const std::string &text, const std::string &by) {
     std::string out;
     for (size_t at = 0; at < text.size();) {
@@ -60,10 +43,25 @@ std::string arm_yaml(const Experiment &e, const ArmEntry &arm) {
 
 } // namespace
 
+std::string quoted_yaml(const std::string &text) {
+    std::string out = "\"";
+    for (const char c : text) {
+        if (c == '"' || c == '\\') out += '\\';
+        if (c == '\n') {
+            out += "\\n";
+        } else if (c == '\t') {
+            out += "\\t";
+        } else {
+            out += c;
+        }
+    }
+    return out + '"';
+}
+
 std::string task_yaml(const Task &t) {
     std::string out = fmt::format("{{kind: {}, name: {}", task_kind_name(t.kind), t.name);
     const auto path = [&](const char *key, const std::filesystem::path &value) {
-        if (!value.empty()) out += fmt::format(", {}: {}", key, quoted(value.string()));
+        if (!value.empty()) out += fmt::format(", {}: {}", key, quoted_yaml(value.string()));
     };
     switch (t.kind) {
     case TaskKind::continuation:
@@ -82,7 +80,7 @@ std::string task_yaml(const Task &t) {
     case TaskKind::jsonl:
         path("path", t.path);
         out += fmt::format(", metric: {}, max_tokens: {}, prompt: {}", answer_metric_name(t.metric),
-                           t.max_tokens, quoted(t.prompt));
+                           t.max_tokens, quoted_yaml(t.prompt));
         if (t.items > 0) out += fmt::format(", items: {}", t.items);
         break;
     case TaskKind::speed:
@@ -108,8 +106,8 @@ std::string yaml_of(const Experiment &e) {
     std::vector<std::string> protocols;
     for (const Protocol protocol : c.protocols) protocols.emplace_back(protocol_name(protocol));
     out += fmt::format("protocol: [{}]\n", fmt::join(protocols, ", "));
-    out += fmt::format("chat: {{template: {}", quoted(c.chat.template_name));
-    if (c.chat.system) out += fmt::format(", system: {}", quoted(*c.chat.system));
+    out += fmt::format("chat: {{template: {}", quoted_yaml(c.chat.template_name));
+    if (c.chat.system) out += fmt::format(", system: {}", quoted_yaml(*c.chat.system));
     out += "}\ntasks:\n";
     for (const Task &task : c.tasks) out += fmt::format("  - {}\n", task_yaml(task));
     out += fmt::format("seeds: [{}]\n", fmt::join(c.seeds, ", "));
@@ -120,18 +118,19 @@ std::string yaml_of(const Experiment &e) {
     std::vector<std::string> margins;
     for (const auto &[metric, margin] : s.margins)
         margins.push_back(
-            fmt::format("{}: {}", metric, quoted(margin_text(margin, metric_named(metric)))));
+            fmt::format("{}: {}", metric, quoted_yaml(margin_text(margin, metric_named(metric)))));
     if (!margins.empty()) out += fmt::format(", margins: {{{}}}", fmt::join(margins, ", "));
-    if (!s.primary.empty()) out += fmt::format(", primary: {}", quoted(s.primary));
+    if (s.looks != Looks::none) out += fmt::format(", looks: {}", looks_name(s.looks));
+    if (!s.primary.empty()) out += fmt::format(", primary: {}", quoted_yaml(s.primary));
     out += "}\n";
     if (!c.contrasts.empty()) {
         out += "contrasts:\n";
         for (const PlannedContrast &one : c.contrasts)
             out += fmt::format("  - [{}, {}{}]\n", one.a, one.b,
-                               one.on.empty() ? "" : ", " + quoted(one.on));
+                               one.on.empty() ? "" : ", " + quoted_yaml(one.on));
     }
     return out + fmt::format("output: {{directory: {}, eviction_logs: {}, maps: {}}}\n",
-                             quoted(c.output.string()), c.eviction_logs, c.maps);
+                             quoted_yaml(c.output.string()), c.eviction_logs, c.maps);
 }
 
 } // namespace keel::ab

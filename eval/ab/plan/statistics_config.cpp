@@ -106,7 +106,8 @@ void read_statistics(const YamlNode &root, Config &c) {
     if (!node.is_map())
         yaml::fail(node.where(),
                    fmt::format("expected a map for 'statistics', found {}", describe(node)));
-    check_keys(node, "'statistics'", {"confidence", "resamples", "seed", "primary", "margins"});
+    check_keys(node, "'statistics'",
+               {"confidence", "resamples", "seed", "primary", "margins", "looks"});
     const auto value = [&](const char *key) -> const YamlNode * {
         const YamlEntry *found = node.find(key);
         return found == nullptr || found->value.is_null() ? nullptr : &found->value;
@@ -125,6 +126,10 @@ void read_statistics(const YamlNode &root, Config &c) {
     if (const YamlNode *v = value("seed"))
         c.statistics.seed = static_cast<uint64_t>(integer(*v, "a seed", 0, most_statistics_seed));
     if (const YamlNode *v = value("margins")) read_margins(*v, c);
+    if (const YamlNode *v = value("looks"))
+        c.statistics.looks = static_cast<Looks>(
+            choice(*v, "a rule for early looks",
+                   {looks_name(Looks::none), looks_name(Looks::obrien_fleming)}));
     if (const YamlNode *v = value("primary"))
         c.statistics.primary = read_metric(*v, c, "statistics.primary");
 }

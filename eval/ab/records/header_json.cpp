@@ -36,6 +36,11 @@ Statistics read_statistics(const JsonNode &node) {
     s.resamples = count(node, "resamples", s.resamples, 100, 1'000'000);
     s.seed = count(node, "seed", s.seed);
     s.primary = text_or_none(node, "primary", 2 * longest_name + 1);
+    if (const auto looks = node.find("looks")) {
+        if (looks->text(longest_name) != looks_name(Looks::obrien_fleming))
+            looks->expected(looks_name(Looks::obrien_fleming));
+        s.looks = Looks::obrien_fleming;
+    }
     if (const auto margins = node.find("margins"))
         for (const auto &[metric, value] : margins->members())
             s.margins[std::string(metric)] = read_margin(std::string(metric), value);
@@ -81,7 +86,11 @@ Header parse_header(std::string_view line, const std::string &file) {
     h.batch = static_cast<uint32_t>(count(r, "batch", 1, 1, most_batch));
     h.shards = static_cast<uint32_t>(count(r, "shards", 1, 1, most_shards));
     h.shard = static_cast<uint32_t>(count(r, "shard", 1, 1, h.shards));
+    h.missing_shards = static_cast<uint32_t>(count(r, "missing_shards", 0, 0, most_shards));
+    h.command = text_or_none(r, "command", longest_text);
     h.facts = read_pairs(r, "facts", most_facts, longest_text);
+    if (const auto plan = r.find("plan")) h.plan = read_plan(*plan);
+    check_plan_of(h, file);
     return h;
 }
 
@@ -131,12 +140,22 @@ std::string header_line(const Header &h) {
     json.key("margins").begin_object();
     for (const auto &[metric, margin] : s.margins)
         json.member(checked_name(metric, "metric", true), margin);
-    json.end_object().end_object().member("items", h.items);
+    json.end_object();
+    if (s.looks != Looks::none) json.member("looks", looks_name(s.looks));
+    json.end_object().member("items", h.items);
     if (h.batch > 1) json.member("batch", h.batch);
-    json.member("shard", h.shard).member("shards", h.shards).key("facts").begin_array();
+    json.member("shard", h.shard).member("shards", h.shards);
+    if (h.missing_shards > 0) json.member("missing_shards", h.missing_shards);
+    if (!h.command.empty()) text("command", h.command);
+    json.key("facts").begin_array();
     for (const auto &[name, fact] : h.facts)
         write_pair(json, checked_name(name, "fact", true), cut(fact, longest_text / 3));
-    json.end_array().end_object();
+    json.end_array();
+    if (h.plan) {
+        json.key("plan");
+        write_plan(json, *h.plan);
+    }
+    json.end_object();
     return line_of(json);
 }
 

@@ -2,6 +2,7 @@
 
 #include "base/display.hpp"
 #include "base/error.hpp"
+#include "eval/ab/records/machine_kind.hpp"
 #include "eval/ab/records/table.hpp"
 
 #include <algorithm>
@@ -34,6 +35,51 @@ std::string items_text(const Header &header) {
     return header.items == 0 ? "all documents" : fmt::format("--items {}", header.items);
 }
 
+std::string build_of(const Header &h) {
+    return printable(h.commit.empty() ? h.version : h.version + " " + h.commit, 100);
+}
+
+// The command that runs shard `index` alone.
+std::string command_of(const Header &h, uint32_t index) {
+    return fmt::format("{} --shard {}/{}",
+                       h.command.empty() ? std::string("keel ab run FILE") : h.command, index,
+                       h.shards);
+}
+
+// Speeds of two machines cannot be compared. Of other results, numbers may be rounded differently.
+class MachineCheck {
+  public:
+    // Throws Error(input) if this record and an earlier one are speeds of different machines.
+    void see(const ShardFile &shard, const Record &record) {
+        const auto *item = std::get_if<Item>(&record);
+        if (item == nullptr || metric_named(item->metric).kind != Metric::Kind::speed) return;
+        if (speeds_ == nullptr) speeds_ = &shard;
+        if (speeds_ == &shard || machine_kind(speeds_->header) == machine_kind(shard.header))
+            return;
+        throw_error(ErrorKind::input,
+                    "{} and {} hold speeds of different machines ({} and {}): measure the speeds "
+                    "on one machine",
+                    path_text(speeds_->file), path_text(shard.file),
+                    printable(machine_kind(speeds_->header), 200),
+                    printable(machine_kind(shard.header), 200));
+    }
+
+    // A warning if the shards ran on different machines; empty if not.
+    static std::string text(const std::vector<ShardFile> &shards) {
+        std::set<std::string> kinds;
+        for (const ShardFile &shard : shards) kinds.insert(machine_kind(shard.header));
+        if (kinds.size() < 2) return {};
+        std::string out = "the shards ran on different machines, whose numbers may be rounded "
+                          "differently: ";
+        for (const std::string &kind : kinds)
+            out += (kind == *kinds.begin() ? "" : " | ") + printable(kind, 200);
+        return out;
+    }
+
+  private:
+    const ShardFile *speeds_ = nullptr; // the first shard with speeds
+};
+
 std::vector<ShardFile> open_shards(const std::vector<fs::path> &paths) {
     std::vector<ShardFile> shards;
     for (const fs::path &path : paths) {
@@ -48,6 +94,11 @@ std::vector<ShardFile> open_shards(const std::vector<fs::path> &paths) {
     for (size_t i = 1; i < shards.size(); ++i) {
         const Header &a = shards[0].header, &b = shards[i].header, &before = shards[i - 1].header;
         const std::string library = other_library(a, b);
+        if (build_of(a) != build_of(b))
+            throw_error(ErrorKind::input,
+                        "{} was made by Keel {}, {} by Keel {}: run all shards with one build",
+                        path_text(shards[0].file), build_of(a), path_text(shards[i].file),
+                        build_of(b));
         if (a.config_hash != b.config_hash)
             throw_error(
                 ErrorKind::input,
@@ -56,6 +107,13 @@ std::vector<ShardFile> open_shards(const std::vector<fs::path> &paths) {
                 path_text(shards[0].file), path_text(shards[i].file), printable(a.config_hash, 40),
                 printable(b.config_hash, 40),
                 library.empty() ? "" : ", and they ran with different builds of " + library);
+        if (plan_name(a) != plan_name(b) ||
+            (a.plan && b.plan && a.plan->changes != b.plan->changes))
+            throw_error(ErrorKind::input,
+                        "{} was run with {}, {} with {}: run the shards of one experiment with the "
+                        "same --plan",
+                        path_text(shards[0].file), plan_name(a), path_text(shards[i].file),
+                        plan_name(b));
         if (a.items != b.items)
             throw_error(
                 ErrorKind::input,
@@ -117,6 +175,7 @@ std::string list_of(const std::vector<uint32_t> &numbers) {
 Header merged_header(const std::vector<ShardFile> &shards, const std::vector<uint32_t> &missing) {
     Header header = shards[0].header;
     header.shard = header.shards = 1;
+    header.missing_shards = static_cast<uint32_t>(missing.size());
     std::set<std::string> machines, commits;
     for (const ShardFile &shard : shards) {
         machines.insert(shard.header.machine);
@@ -171,14 +230,26 @@ MergeResult merge_shards(const std::vector<fs::path> &paths, const fs::path &fol
         if (!result.missing.empty()) {
             Warning warning;
             warning.text = fmt::format(
-                "of {} shards {} missing: {}; their items are not in these results",
+                "of {} shards {} missing: {}; their items are not in these results. This runs "
+                "one: {}",
                 shards[0].header.shards,
                 result.missing.size() == 1 ? std::string("one is")
                                            : fmt::format("{} are", result.missing.size()),
-                list_of(result.missing));
+                list_of(result.missing), command_of(shards[0].header, result.missing.front()));
+            writer.write(warning);
+            ++result.records;
+            constexpr size_t most_commands = 20;
+            for (size_t i = 0; i < std::min(result.missing.size(), most_commands); ++i)
+                result.commands.push_back(command_of(shards[0].header, result.missing[i]));
+        }
+        if (const std::string text = MachineCheck::text(shards); !text.empty()) {
+            Warning warning;
+            warning.text = text;
+            result.notes.push_back(text);
             writer.write(warning);
             ++result.records;
         }
+        MachineCheck machines;
         for (const ShardFile &shard : shards) {
             const ReadResult read = read_records(shard.file, [&](Record &&record, uint64_t line) {
                 if (const auto id = identity(record)) {
@@ -194,6 +265,7 @@ MergeResult merge_shards(const std::vector<fs::path> &paths, const fs::path &fol
                         return;
                     }
                 }
+                machines.see(shard, record);
                 writer.write(record);
                 ++result.records;
             });

@@ -15,7 +15,9 @@ struct MergeResult {
     uint64_t records = 0;
     uint64_t duplicates = 0;        // equal records in several shards; each is written once
     std::vector<uint32_t> missing;  // numbers of the shards that were not given
-    std::vector<std::string> notes; // remarks, for example on a line that is cut off
+    std::vector<std::string> notes; // cut-off lines, different machines and other remarks
+    // For each missing shard, at most 20 of them: the command that runs it alone.
+    std::vector<std::string> commands;
 };
 
 // Reads the results of `shards` (folders or files, in any order) and writes `folder`/results.jsonl.
@@ -23,7 +25,8 @@ struct MergeResult {
 // `replace`, results.jsonl must not exist. With `replace`, it may exist if it belongs to the same
 // experiment; the complete merged file then replaces it. A missing shard is not an error; the
 // merged results get a warning about it. Throws Error(input) if the shards belong to different
-// experiments, if a shard is given twice, or if two shards have different values for an item.
+// experiments, builds or plans, if a shard is given twice, if two shards have different values for
+// an item, and for speeds of different machines. Other results of different machines get a warning.
 // Throws Error(runtime) for errors of the system.
 MergeResult merge_shards(const std::vector<std::filesystem::path> &shards,
                          const std::filesystem::path &folder, bool replace = false);

@@ -124,6 +124,7 @@ std::string difference(const Header &there, const Header &wanted) {
 
 void check_same(const fs::path &path, const Header &there, const Header &wanted) {
     require_same_experiment(path, there, wanted);
+    require_same_plan(path.string(), there, wanted);
     if (there.shard != wanted.shard || there.shards != wanted.shards)
         throw_error(
             ErrorKind::input,

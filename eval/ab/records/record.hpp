@@ -1,6 +1,7 @@
 #pragma once
 
 #include "eval/ab/records/margin.hpp"
+#include "eval/ab/records/plan_record.hpp"
 
 #include <array>
 #include <cstdint>
@@ -22,6 +23,16 @@
 // docs/reference/experiments.md lists the keys.
 namespace keel::ab {
 
+// The rule for looks at the results before all planned items are done.
+enum class Looks {
+    none, // one test, when all planned items are done
+    // Alpha spending of the O'Brien-Fleming type; see eval/stats/group_sequential.hpp.
+    obrien_fleming,
+};
+inline const char *looks_name(Looks looks) {
+    return looks == Looks::none ? "none" : "obrien_fleming";
+}
+
 // How an experiment is judged. The experiment's file declares it before the run, so that the result
 // cannot influence the choice.
 struct Statistics {
@@ -32,6 +43,7 @@ struct Statistics {
     // means all metrics of the task. Empty: the first quality metric of the results.
     std::string primary;
     Margins margins; // the declared margins; margin_of() gives the defaults of others
+    Looks looks = Looks::none;
 };
 
 // A contrast that is declared before the run: arm a is compared with arm b at equal budgets.
@@ -74,6 +86,10 @@ struct Header {
     // the name "query_aware".
     std::optional<double> old_margin;
     uint32_t shard = 1, shards = 1; // the file has the items of shard `shard` of `shards` shards
+    uint32_t missing_shards = 0;    // merged results: shards that were not merged
+    // The command that wrote this file, without its shard. Empty in results of older programs.
+    std::string command;
+    std::optional<PlanRecord> plan; // the frozen plan; nothing: there is none
     // The --items of the last run that wrote this file: the limit for the documents of each task.
     // 0: no limit.
     uint64_t items = 0;

@@ -1,4 +1,5 @@
 #include "eval/ab/report/data.hpp"
+#include "eval/ab/verdicts/labels.hpp"
 
 #include "eval/ab/report/answer.hpp"
 #include "eval/ab/report/data_writer.hpp"
@@ -56,9 +57,10 @@ class NumberWriter {
         };
         w_.row(w_.names(c.a), w_.names(c.a_budget), w_.names(c.b), w_.names(c.b_budget),
                w_.names(c.protocol), w_.names(c.task), w_.names(c.metric), w_.names(c.family),
-               w_.names(c.method), static_cast<int>(c.kind), static_cast<int>(c.verdict), c.planned,
-               c.low_is_open, c.high_is_open, c.within_margin, c.non_inferior, c.beyond_margin,
-               short_number(c.margin_band().low), short_number(c.margin_band().high),
+               w_.names(c.method), w_.names(c.label), static_cast<int>(c.kind),
+               static_cast<int>(c.verdict), c.planned, c.low_is_open, c.high_is_open,
+               c.within_margin, c.non_inferior, c.beyond_margin, short_number(c.margin_band().low),
+               short_number(c.margin_band().high),
                c.p_within() ? short_number(c.p_within_adjusted()) : Short{"null"},
                c.p_non_inferior ? short_number(c.p_non_inferior_adjusted) : Short{"null"},
                mean(c.mean_a), mean(c.mean_b), mean(c.effect), end(c.interval, &Interval::low),
@@ -73,24 +75,58 @@ class NumberWriter {
     }
 
     void write_contrasts() {
-        w_.table("contrasts", {"a",           "aBudget",       "b",
-                               "bBudget",     "protocol",      "task",
-                               "metric",      "family",        "method",
-                               "kind",        "verdict",       "planned",
-                               "lowOpen",     "highOpen",      "within",
-                               "nonInferior", "beyond",        "marginLow",
-                               "marginHigh",  "pWithin",       "pNonInferior",
-                               "meanA",       "meanB",         "effect",
-                               "low",         "high",          "p",
-                               "pAdjusted",   "size",          "seen",
-                               "n",           "docs",          "identical",
-                               "missing",     "ratio",         "up",
-                               "sort",        "bytes",         "peakA",
-                               "peakB",       "noise",         "implied",
-                               "length",      "aInterpolated", "bInterpolated",
-                               "both",        "onlyA",         "onlyB",
-                               "neither"},
-                 9, [&] {
+        w_.table("contrasts",
+                 {"a",
+                  "aBudget",
+                  "b",
+                  "bBudget",
+                  "protocol",
+                  "task",
+                  "metric",
+                  "family",
+                  "method",
+                  "label",
+                  "kind",
+                  "verdict",
+                  "planned",
+                  "lowOpen",
+                  "highOpen",
+                  "within",
+                  "nonInferior",
+                  "beyond",
+                  "marginLow",
+                  "marginHigh",
+                  "pWithin",
+                  "pNonInferior",
+                  "meanA",
+                  "meanB",
+                  "effect",
+                  "low",
+                  "high",
+                  "p",
+                  "pAdjusted",
+                  "size",
+                  "seen",
+                  "n",
+                  "docs",
+                  "identical",
+                  "missing",
+                  "ratio",
+                  "up",
+                  "sort",
+                  "bytes",
+                  "peakA",
+                  "peakB",
+                  "noise",
+                  "implied",
+                  "length",
+                  "aInterpolated",
+                  "bInterpolated",
+                  "both",
+                  "onlyA",
+                  "onlyB",
+                  "neither"},
+                 10, [&] {
                      bool cut = false;
                      for (const Contrast &c : summary_.contrasts) {
                          const bool is_left_out =
@@ -128,6 +164,7 @@ std::string report_data(const Table &table, const Names &names, const Summary &s
     DataWriter w;
     w.notes = summary.notes;
     w.out.begin_object().key("header").raw(header_line(summary.header));
+    w.out.member("plan", plan_line(summary.header));
     w.out.member("primary", summary.primary);
     w.out.member("margins", margins_text(summary.contrasts));
     w.out.member("records", summary.records);

@@ -5,8 +5,13 @@
 #include "base/error.hpp"
 #include "eval/ab/report/answer.hpp"
 #include "eval/ab/report/data.hpp"
+#include "eval/ab/run/shard.hpp"
 #include "eval/page/page.hpp"
+#include "platform/clock.hpp"
 #include "platform/new_file.hpp"
+
+#include <chrono>
+#include <memory>
 
 #include <nlohmann/json.hpp>
 
@@ -49,8 +54,14 @@ std::string report_html(const Table &table, const Names &names, const Summary &s
 std::string write_report(const fs::path &folder) {
     Names names;
     const Table table = load_table(folder, names);
-    const Summary summary = summarize(table, names);
     const fs::path place = fs::is_directory(folder) ? folder : folder.parent_path();
+    const bool has_rule = table.header.plan && table.header.statistics.looks != Looks::none;
+    std::unique_ptr<FileLock> lock; // a look must be recorded before another one is made
+    if (has_rule) lock = std::make_unique<FileLock>(place / LookBook::file_name, true);
+    LookBook looks = has_rule ? LookBook::read(place, table.header.plan->hash) : LookBook("");
+    const Summary summary = summarize(table, names, &looks);
+    if (has_rule) looks.record(place, utc_text(std::chrono::system_clock::now()));
+    lock.reset();
     write_whole_file(place / "summary.json",
                      summary_json(summary).dump(1, ' ', false,
                                                 nlohmann::ordered_json::error_handler_t::replace) +

@@ -1,3 +1,4 @@
+#include "eval/ab/verdicts/labels.hpp"
 #include "eval/ab/verdicts/summary.hpp"
 
 #include <nlohmann/json.hpp>
@@ -82,6 +83,7 @@ Json contrast_json(const Contrast &c) {
     j["higher_is_better"] = c.meaning.higher_is_better;
     j["planned"] = c.planned;
     j["verdict"] = verdict_name(c.verdict);
+    if (!c.label.empty()) j["label"] = c.label;
     j["within_margin"] = c.within_margin;
     j["non_inferior"] = c.non_inferior;
     if (c.kind == Contrast::Kind::runs) j["equal_rerun"] = c.is_equal_rerun;
@@ -150,6 +152,7 @@ Json summary_json(const Summary &s) {
     j["format"] = "keel-ab-summary/1";
     // The same header as in the results.
     j["header"] = Json::parse(header_line(s.header));
+    j["plan"] = plan_line(s.header);
     j["primary"] = s.primary;
     j["margins"] = margins_json(s.contrasts);
     j["records"] = s.records;

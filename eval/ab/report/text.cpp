@@ -1,3 +1,4 @@
+#include "eval/ab/verdicts/labels.hpp"
 #include "eval/ab/verdicts/summary.hpp"
 
 #include "base/display.hpp"
@@ -8,7 +9,7 @@
 namespace keel::ab {
 namespace {
 
-using Row = std::vector<std::string>;
+using TextRow = std::vector<std::string>;
 
 // Counts characters, not bytes.
 size_t width(const std::string &text) {
@@ -18,12 +19,12 @@ size_t width(const std::string &text) {
 }
 
 // Aligned columns, two spaces apart. Columns in `right` are aligned to the right.
-std::string aligned(const std::vector<Row> &rows, const std::vector<bool> &right) {
+std::string aligned(const std::vector<TextRow> &rows, const std::vector<bool> &right) {
     std::vector<size_t> widths(right.size());
-    for (const Row &row : rows)
+    for (const TextRow &row : rows)
         for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], width(row[i]));
     std::string out;
-    for (const Row &row : rows) {
+    for (const TextRow &row : rows) {
         std::string line;
         for (size_t i = 0; i < row.size(); ++i) {
             const std::string pad(widths[i] - width(row[i]), ' ');
@@ -37,6 +38,7 @@ std::string aligned(const std::vector<Row> &rows, const std::vector<bool> &right
 }
 
 std::string verdict_cell(const Contrast &c) {
+    if (!c.label.empty() && !c.planned) return c.label;
     std::string out = verdict_name(c.verdict);
     if (c.verdict == Verdict::not_distinguishable) {
         if (!c.detectable) {
@@ -45,6 +47,7 @@ std::string verdict_cell(const Contrast &c) {
             out += fmt::format(" (could see {})", detectable_text(c));
         }
     }
+    if (!c.label.empty()) out += "; " + c.label;
     if (c.within_margin) {
         out += ", within the margin";
     } else if (c.non_inferior && c.verdict != Verdict::better) {
@@ -86,7 +89,8 @@ std::string contrast_table(const Choice &contrasts) {
     const bool bytes =
         any([](const Contrast *c) { return c->kind == Contrast::Kind::equal_bytes; });
     const bool planned = any([](const Contrast *c) { return c->planned; });
-    std::vector<Row> rows;
+    const bool labelled = any([](const Contrast *c) { return !c->label.empty(); });
+    std::vector<TextRow> rows;
     std::vector<bool> right;
     const auto column = [&](bool wanted, const char *title, bool to_right, auto text) {
         if (!wanted) return;
@@ -127,7 +131,7 @@ std::string contrast_table(const Choice &contrasts) {
         return p_text(c.p ? std::optional(c.p_adjusted) : std::nullopt);
     });
     column(true, "n", true, [](const Contrast &c) { return std::to_string(c.items); });
-    column(planned, "verdict", false, verdict_cell);
+    column(planned || labelled, "verdict", false, verdict_cell);
     return aligned(rows, right);
 }
 
@@ -140,6 +144,7 @@ std::string summary_text(const Summary &s) {
         s.header.title.empty() ? "" : printable(s.header.title, 100) + ": ", s.records,
         s.header.reference.empty() ? "none" : printable(s.header.reference, 60),
         s.primary.empty() ? "none" : printable(s.primary, 120), margins_text(s.contrasts));
+    out += plan_line(s.header) + "\n";
     out +=
         fmt::format("Planned contrasts: {}. Their intervals of {:g}% hold together, p is adjusted "
                     "by Holm's method, and a verdict agrees with its interval. All others are "

@@ -27,7 +27,7 @@ bool is_foreign(const fs::path &folder) {
         const std::string name = i->path().filename().string();
         has_files = true;
         for (const std::string_view ours :
-             {"results.jsonl", "resolved.yaml", "shard-", "evictions-", "merge.lock",
+             {"results.jsonl", "resolved.yaml", "shard-", "evictions-", "merge.lock", "looks.jsonl",
               ".results.jsonl", ".shard-", ".evictions-"}) {
             if (name.starts_with(ours)) return false;
         }

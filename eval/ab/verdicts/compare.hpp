@@ -39,10 +39,14 @@ struct Comparison {
     // Items of the first experiment that are missing in a cell that both experiments have.
     uint64_t lost_items = 0;
     bool strict = false;
+    // Why there is no verdict: a plan was changed, or one of the experiments has fewer items than
+    // its plan. Empty: there is a verdict.
+    std::string label;
 
     // True if the comparison passes under the options.
     bool passed() const {
-        return worse == 0 && (!strict || (unproven == 0 && lost + lost_items == 0));
+        return label.empty() && worse == 0 &&
+               (!strict || (unproven == 0 && lost + lost_items == 0));
     }
 };
 

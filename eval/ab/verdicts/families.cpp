@@ -62,6 +62,7 @@ void end_below(Contrast &c, double bound) {
 
 Verdict verdict_of(const Contrast &c, double level) {
     if (c.items == 0) return Verdict::none;
+    if (!c.label.empty() && !c.planned && !c.is_size) return Verdict::exploratory;
     if (c.identical == c.items) return Verdict::equal;
     if (c.is_size) return Verdict::size;
     if (!c.planned) return Verdict::exploratory;
@@ -87,6 +88,7 @@ void find_p_values(Contrast &c, const Margins &margins) {
     const Interval noise = noise_band(c);
     const auto scaled = [&](double effect) { return on_scale(c, effect); };
     c.p = c.inference->p_outside(scaled(noise.low), scaled(noise.high));
+    if (c.looks) c.p = c.looks->sequential_p(*c.p);
     if (c.meaning.ratio && !c.ratio) return;
     c.margin = margin_of(margins, c.metric);
     const Interval band = c.margin_band();
@@ -94,6 +96,9 @@ void find_p_values(Contrast &c, const Margins &margins) {
                  below = c.inference->p_below(scaled(band.high));
     c.p_non_inferior = c.meaning.higher_is_better ? above : below;
     c.p_non_superior = c.meaning.higher_is_better ? below : above;
+    if (!c.looks) return;
+    c.p_non_inferior = c.looks->sequential_p(*c.p_non_inferior);
+    c.p_non_superior = c.looks->sequential_p(*c.p_non_superior);
 }
 
 void settle_difference(Contrast &c, double level) {
@@ -134,11 +139,12 @@ void settle_family(const std::vector<Contrast *> &members, const Statistics &s) 
         c->family_size = members.size();
         c->low_is_open = c->high_is_open = false;
         if (!c->enough) continue;
-        c->interval = interval_of_effect(*c, 1 - each);
+        const double own = c->looks ? c->looks->nominal(each) : each;
+        c->interval = interval_of_effect(*c, 1 - own);
         if (!c->interval) continue; // there are too few resamples
         find_p_values(*c, s.margins);
         // The level of Holm's first step is valid for any results of the other contrasts.
-        find_detectable(*c, each);
+        find_detectable(*c, own);
     }
     decide(members, &Contrast::p, [&](Contrast &c, double adjusted) {
         c.p_adjusted = adjusted;

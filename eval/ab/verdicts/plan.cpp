@@ -62,7 +62,7 @@ void Plan::note_missing(const std::vector<Contrast> &contrasts,
     for (const PlannedContrast &one : contrasts_) {
         const std::string &on = one.on.empty() ? primary_ : one.on;
         const bool found = std::any_of(contrasts.begin(), contrasts.end(), [&](const auto &c) {
-            return (c.planned || c.is_size) && is_pair(one, c.a, c.b) &&
+            return (c.is_listed || c.is_size) && is_pair(one, c.a, c.b) &&
                    is_named(on, c.task, c.metric);
         });
         if (!found)
@@ -76,7 +76,7 @@ void Plan::note_missing(const std::vector<Contrast> &contrasts,
     for (const Contrast &c : contrasts) {
         if (!is_primary(c.task, c.metric)) continue;
         is_size = is_size || c.is_size;
-        is_test = is_test || c.planned;
+        is_test = is_test || c.is_listed;
     }
     if (is_size && !is_test)
         notes.push_back(fmt::format("{} is a distance from the reference, so it has a size and no "

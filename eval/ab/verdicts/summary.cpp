@@ -3,6 +3,7 @@
 #include "base/display.hpp"
 #include "base/error.hpp"
 #include "eval/ab/verdicts/cells.hpp"
+#include "eval/ab/verdicts/labels.hpp"
 #include "eval/ab/verdicts/noise.hpp"
 #include "eval/ab/verdicts/plan.hpp"
 #include "eval/ab/verdicts/warnings.hpp"
@@ -25,7 +26,8 @@ bool is_rerun(const Cell &cell) { return cell.arm.ends_with(rerun_suffix); }
 
 class Builder {
   public:
-    Builder(const Table &table, const Names &names) : table_(table), names_(names), plan_(table) {
+    Builder(const Table &table, const Names &names, LookBook *looks)
+        : table_(table), names_(names), looks_(looks), plan_(table) {
         out_.header = table.header;
         out_.records = table.records;
         out_.notes = table.notes;
@@ -42,6 +44,7 @@ class Builder {
         add_speeds();
         noise_ = Noise(table_, names_, statistics());
         out_.noise = noise_.contrasts();
+        for (Contrast &c : out_.noise) c.label = label_of(table_.header, c);
         settle_verdicts(out_.noise, statistics());
         add_reference_contrasts();
         add_pair_contrasts();
@@ -64,7 +67,7 @@ class Builder {
     }
 
     std::vector<Contrast> measure(Contrast::Kind kind, const Cell &a, const Cell &b,
-                                  bool implied = false) const {
+                                  bool implied = false) {
         Contrast c;
         c.kind = kind;
         c.a = a.arm;
@@ -77,10 +80,13 @@ class Builder {
         c.meaning = a.kind;
         c.implied = implied;
         c.is_size = kind == Contrast::Kind::reference && is_distance(a.metric);
-        c.planned = plan_.has(c);
+        c.planned = c.is_listed = plan_.has(c);
         c.family = c.planned ? "planned" : "exploratory";
         std::vector<Contrast> out = contrast_cells(c, a, b, names_, statistics());
-        for (Contrast &one : out) one.noise = noise_.of(one);
+        for (Contrast &one : out) {
+            one.noise = noise_.of(one);
+            label_contrast(table_.header, one, looks_);
+        }
         return out;
     }
 
@@ -239,6 +245,7 @@ class Builder {
         for (Contrast &c : found.contrasts) {
             c.family = "exploratory";
             c.noise = noise_.of(c);
+            label_contrast(table_.header, c);
         }
         settle_verdicts(found.contrasts, statistics());
         out_.equal_bytes = std::move(found.contrasts);
@@ -282,6 +289,7 @@ class Builder {
 
     const Table &table_;
     const Names &names_;
+    LookBook *looks_;
     Plan plan_;
     Summary out_;
     std::map<CellKey, const Cell *> by_key_;
@@ -290,6 +298,8 @@ class Builder {
 
 } // namespace
 
-Summary summarize(const Table &table, const Names &names) { return Builder(table, names).build(); }
+Summary summarize(const Table &table, const Names &names, LookBook *looks) {
+    return Builder(table, names, looks).build();
+}
 
 } // namespace keel::ab

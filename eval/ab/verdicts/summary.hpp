@@ -2,6 +2,7 @@
 
 #include "eval/ab/records/table.hpp"
 #include "eval/ab/verdicts/equal_bytes.hpp"
+#include "eval/ab/verdicts/looks.hpp"
 #include "eval/ab/verdicts/verdict.hpp"
 
 #include <nlohmann/json_fwd.hpp>
@@ -53,9 +54,9 @@ struct Summary {
     std::vector<std::string> notes; // about comparisons, and about contrasts that were left out
 };
 
-// Computes the summary. `table` must outlive the summary. Throws Error(input) if the table has no
-// items.
-Summary summarize(const Table &table, const Names &names);
+// Computes the summary. `table` must outlive the summary. `looks`: see label_contrast(). Throws
+// Error(input) if the table has no items.
+Summary summarize(const Table &table, const Names &names, LookBook *looks = nullptr);
 
 // The contents of summary.json. docs/reference/experiments.md describes them.
 nlohmann::ordered_json summary_json(const Summary &summary);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "eval/ab/records/table.hpp"
+#include "eval/stats/group_sequential.hpp"
 #include "eval/stats/inference.hpp"
 #include "eval/stats/paired_rates.hpp"
 
@@ -45,6 +46,12 @@ struct Contrast {
     // True for planned contrasts. Other contrasts are exploratory: they have an effect and an
     // interval, but no p-value and no verdict.
     bool planned = false;
+    bool is_listed = false; // one of the planned contrasts, even if a label makes it exploratory
+    // Why the contrast has no verdict although its results exist; see labels.hpp. Empty: no reason.
+    std::string label;
+    // The looks at this contrast, if the plan has a rule for early looks. Then p-values are
+    // sequential, and the interval is the repeated confidence interval of this look.
+    std::shared_ptr<const SpendingLooks> looks;
     std::string family;  // planned contrasts with the same family share one Holm adjustment
     double at_bytes = 0; // equal_bytes: the bytes of each arm while items are scored
     // equal_bytes: the peak bytes of each arm.

@@ -129,6 +129,8 @@ std::string verdict_line(const Contrast &c) {
     out += fmt::format(", {} items in {} documents", c.items, c.clusters);
     if (c.is_size) {
         out += c.geometric ? "; a size, the geometric mean over documents" : "; a size";
+    } else if (!c.planned && !c.label.empty()) {
+        out += "; " + c.label;
     } else if (!c.planned || !c.enough) {
         out += c.planned ? "; too few documents for a verdict" : "; exploratory";
     } else if (!c.detectable) {
@@ -148,6 +150,7 @@ std::string verdict_line(const Contrast &c) {
         out += fmt::format("; non-inferior by the margin of {} (p = {})",
                            margin_text(*c.margin, c.meaning), p_text(c.p_non_inferior_adjusted));
     }
+    if (c.planned && !c.label.empty()) out += "; " + c.label;
     if (c.is_equal_rerun) out += ": a rerun, equal to the bit";
     return out;
 }

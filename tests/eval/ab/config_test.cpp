@@ -175,6 +175,8 @@ TEST_CASE("errors in an experiment are reported with their place") {
         {"expected a margin of 'kld' in %, such as '10%', found '100%'", {"10%", "100%"}},
         {"unknown key 'hits' in 'statistics.margins'; did you mean 'hit'?",
          {"{hit: 2", "{hits: 2"}},
+        {"expected a rule for early looks",
+         {"margins: {hit: 2 points, nll: 0.5 nats, kld: 10%}", "looks: pocock"}},
         {"unknown key 'margin' in 'statistics'; did you mean 'margins'?",
          {"margins: {hit: 2 points, nll: 0.5 nats, kld: 10%}", "margin: 0.01"}},
         {"or the word 'reference', found", {"[window, q4cache]", "[window]"}},

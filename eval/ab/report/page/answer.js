@@ -48,7 +48,7 @@ function showRun() {
   const settings = [`${100 * confidence}% intervals`, `${resamples} resamples`, `seed ${seed}`,
     `margins: ${data.margins}`];
   if (data.primary) settings.push("primary: " + data.primary);
-  const facts = [["model", header.model], ["machine", header.machine],
+  const facts = [["plan", data.plan], ["model", header.model], ["machine", header.machine],
     ["keel", header.version + (header.commit ? ` (${header.commit})` : "")], ["date", header.date],
     ["config hash", header.config_hash], ["statistics", settings.join(", ")], ...header.facts];
   box.append(el("div", {class: "facts"}, ...facts.filter(fact => fact[1])

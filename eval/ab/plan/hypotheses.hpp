@@ -1,0 +1,30 @@
+#pragma once
+
+#include "eval/ab/plan/experiment.hpp"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace keel::ab {
+
+// One contrast that will be tested: two arms at their budgets, on one metric of one task under one
+// protocol. summarize() makes the same contrasts from the results.
+struct Hypothesis {
+    std::string a, a_budget, b, b_budget, protocol, task, metric;
+    int64_t length = -1;  // speed tasks: tokens in the cache; below 0: other tasks
+    bool is_size = false; // a distance from the reference, which has no test
+    double margin = 0;    // in units of the effect
+};
+
+// All contrasts of the family, in the order of `contrasts`. Sizes are among them.
+std::vector<Hypothesis> hypotheses_of(const Experiment &experiment);
+
+// "window at tokens:48 against full on passkey hit (question_blind): test of a difference from 0
+// (two-sided); non-inferior and equivalent by a margin of 2 points"
+std::string hypothesis_text(const Hypothesis &hypothesis);
+
+// How many of them are tested. This is the size of the family.
+uint64_t count_tests(const std::vector<Hypothesis> &hypotheses);
+
+} // namespace keel::ab
