@@ -160,7 +160,7 @@ def main():
     parser.add_argument("--llama", required=True, help="the folder with llama.cpp's programs")
     parser.add_argument("--model", default="models/tiny", help="a model folder")
     parser.add_argument("--types", default="f32,f16,bf16,q8_0,q4_0")
-    parser.add_argument("--tokens", type=int, default=48, help="generated behind each prompt")
+    parser.add_argument("--tokens", type=int, default=48, help="tokens to generate after each prompt")
     parser.add_argument("--prompts", type=int, default=len(PROMPTS), help="how many of the built-in prompts")
     parser.add_argument("--set", action="append", default=[], help="passed to keel run")
     args = parser.parse_args()

@@ -158,7 +158,7 @@ void AnswerFile::read_done(const std::vector<BatchPrompt> &prompts) {
     });
     std::sort(done_.begin(), done_.end());
     if (whole < text.size()) {
-        if (::ftruncate(fd_, static_cast<off_t>(whole)) != 0) fail_file(file_, "mended");
+        if (::ftruncate(fd_, static_cast<off_t>(whole)) != 0) fail_file(file_, "repaired");
         log().info("{}: the last line was cut off; it is written again", printable(file_, 400));
     }
 }

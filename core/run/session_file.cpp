@@ -200,7 +200,7 @@ Facts facts_of(Pipeline &pipeline) {
     facts.emplace_back("feed-forward", fmt::format("{}, activation {}", m.intermediate_size,
                                                    static_cast<int>(m.activation)));
     facts.emplace_back("norms",
-                       fmt::format("eps {}, offset {}, of queries and keys {}, behind {}",
+                       fmt::format("eps {}, offset {}, of queries and keys {}, after {}",
                                    m.rms_norm_eps, m.norm_offset, m.qk_norm, m.post_norms));
     facts.emplace_back("biases", fmt::format("qkv {}, attention {}, feed-forward {}", m.qkv_bias,
                                              m.attention_out_bias, m.mlp_bias));

@@ -67,7 +67,7 @@ Density moved(const Density &from, double deviation, double top, double step, do
     return to;
 }
 
-// exp of the line through the points (x[i], y[i]) at `at`. Before the first point: `before`. Behind
+// exp of the line through the points (x[i], y[i]) at `at`. Before the first point: `before`. After
 // the last point: its value.
 double line_at(const std::vector<double> &x, const std::vector<double> &y, double at,
                double before) {

@@ -122,8 +122,8 @@ keel_status KEEL_CALL ctx_create(const keel_host *host, const keel_ctx_desc *the
               copy = place_of(host, desc, "copy", {"auto", "on", "off"});
     if (compute < 0 || ask < 0 || copy < 0) return KEEL_E_INVALID_ARG;
     const bool fast = compute == 0;
-    // If several rows of x share rows of weights, the kernel runs so many instructions per byte
-    // that the hardware prefetcher falls behind on every processor.
+    // If several rows of x share rows of weights, the kernel runs more instructions per byte,
+    // and the hardware prefetcher is too slow on every processor.
     const bool own_choice = ask == 0,
                prefetch = own_choice ? cpu_features().prefetch_gains : ask == 1;
 

@@ -84,7 +84,7 @@ json read_bounded_json(const std::string &path) {
         if (event != json::parse_event_t::key || depth != 1) return true;
         const auto &key = value.get_ref<const std::string &>();
         if (!keys.insert(key).second)
-            refuse(path, "the key \"" + key.substr(0, 40) + "\" stands twice");
+            refuse(path, "the key \"" + key.substr(0, 40) + "\" occurs twice");
         return true;
     };
     try {

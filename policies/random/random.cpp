@@ -11,7 +11,7 @@ class Random {
   public:
     static constexpr PluginInfo info = {
         "random", "0.1.0", "Keel", "MIT",
-        "Keeps tokens by lot: the baseline for every other policy."};
+        "Keeps random tokens: the baseline for every other policy."};
     static constexpr keel_param_spec params[] = {
         KEEL_INT_PARAM("seed", "0", 0, 2147483647, "drawn from together with the run's seed"),
         KEEL_CHOICE_PARAM("per", "head", scopes,

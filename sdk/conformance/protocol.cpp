@@ -55,7 +55,7 @@ void check_leaks(Facts &facts, const Library &library, const Params &params,
     test::TestHost host;
     for (int i = 0; i < 20; ++i)
         try_host(facts, library, params, host.table(), "one of many contexts");
-    facts.expect(host.live_allocations() == 0, "contexts leave memory of the host's behind");
+    facts.expect(host.live_allocations() == 0, "contexts do not free all memory of the host");
     Side subject(library, params);
     Side oracle(reference, {});
     sample(facts, subject, oracle, options,

@@ -123,7 +123,7 @@ void check_recordings(Facts &facts, const Library &library, Side &side) {
         sum.write(1, 100);
         replay.submit(side.ctx(), step);
         replay.submit(side.ctx(), step);
-        facts.expect(sum.call() == KEEL_OK, "replay: an op behind a recording fails");
+        facts.expect(sum.call() == KEEL_OK, "replay: an op after a recording fails");
         facts.expect(
             sum.x() == 5 + 20 + 400 + 100,
             "replay: buffers are not read when the recording runs, or out of the stream's order");
@@ -140,7 +140,7 @@ void check_recordings(Facts &facts, const Library &library, Side &side) {
         facts.expect(replay.end(side.ctx(), &step) == KEEL_E_INVALID_ARG && step == nullptr,
                      "replay: end without begin is not INVALID_ARG");
         facts.expect(sum.call() == KEEL_OK && sum.x() == 825,
-                     "replay: ops are not queued again behind it");
+                     "replay: ops are not queued again after it");
         // Many ops of two kinds. Each needs the result of the previous op: x = x + y, y = x.
         sum.write(0, 1);
         sum.write(1, 1);
@@ -252,14 +252,14 @@ void check_later_reads(Facts &facts, const Library &library, Side &side) {
         sum.call();
         facts.expect(later.finish(side.ctx(), number[1], row) == KEEL_OK && row[0] == 5 &&
                          row[15] == 5,
-                     "read later: finish out of order, or what is queued behind it is seen");
+                     "read later: finish out of order, or a later command is seen");
         facts.expect(later.finish(side.ctx(), number[0], &value) == KEEL_OK && value == 3,
                      "read later: the bytes are not those of their place in the stream");
         facts.expect(later.finish(side.ctx(), number[0], &value) == KEEL_E_INVALID_ARG,
                      "read later: a read that was finished is not INVALID_ARG");
         facts.expect(later.finish(side.ctx(), 0, &value) == KEEL_E_INVALID_ARG,
                      "read later: number 0 is not INVALID_ARG");
-        facts.expect(sum.x() == 7, "read later: what was queued behind a read is lost");
+        facts.expect(sum.x() == 7, "read later: a command after a read is lost");
         // These ranges are invalid.
         facts.expect(start(number[0], 0, 0) == KEEL_E_INVALID_ARG && number[0] == 0,
                      "read later: 0 bytes are not INVALID_ARG");

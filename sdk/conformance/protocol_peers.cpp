@@ -50,7 +50,8 @@ void check_out_struct(Facts &facts, const char *name,
                                                     name, status, size));
         bool intact = true;
         for (size_t i = size; i < memory.size(); ++i) intact = intact && memory[i] == 0xA5;
-        facts.expect(intact, fmt::format("{}: wrote behind an out-struct of {} bytes", name, size));
+        facts.expect(intact, fmt::format("{}: wrote after the end of an out-struct of {} bytes",
+                                         name, size));
         std::memcpy(&header, memory.data(), sizeof(header));
         facts.expect(header.struct_size == size,
                      fmt::format("{}: changed the caller's struct_size", name));

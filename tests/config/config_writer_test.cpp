@@ -200,6 +200,6 @@ TEST_CASE("docs/reference/config.md agrees with the schema") {
     std::ostringstream content;
     content << in.rdbuf();
     const bool up_to_date = content.str() == config_markdown();
-    INFO("run this test with KEEL_UPDATE_DOCS=1 to write docs/reference/config.md anew");
+    INFO("run this test with KEEL_UPDATE_DOCS=1 to write docs/reference/config.md again");
     CHECK(up_to_date);
 }

@@ -102,7 +102,7 @@ TEST_CASE("the checker finds faults in other functions than ops") {
     CHECK_THAT(first_message(run_protocol(Fault::accepts_any_ticket)),
                Catch::Contains("ticket never given"));
     CHECK_THAT(first_message(run_protocol(Fault::writes_whole_out_struct)),
-               Catch::Contains("behind an out-struct"));
+               Catch::Contains("after the end of an out-struct"));
     CHECK_THAT(first_message(run_protocol(Fault::leaks_buffers)),
                Catch::Contains("does not come back"));
     CHECK_THAT(first_message(run_protocol(Fault::refuses_newer_host)),

@@ -199,7 +199,7 @@ TEST_CASE("file reports errors of a file with their place") {
     for (int i = 0; i < 200000; ++i) many += ",1";
     CHECK_THAT(error_of(many + "]}"), Contains("b.json:2: expected at most 200000 values"));
     CHECK_THAT(error_of(R"({"budgets": [1, 1], "budgets": [2, 1]})"),
-               Contains("b.json: the key \"budgets\" stands twice"));
+               Contains("b.json: the key \"budgets\" occurs twice"));
     CHECK_THAT(error_of("{\"comment\": \"\xff\"}"), Contains("b.json:1:14: not valid JSON: "));
     CHECK_THAT(error_of("{\"comment\": \"[[[["), Contains("not valid JSON: "));
     // Brackets and commas in a string do not count, even after an escaped quote.

@@ -141,10 +141,10 @@ void add_scored_pieces(std::span<const ScoredPiece> pieces, std::int32_t vocab_s
             if (right >= 0) bpe.merges().add(left, right, rank, piece.id);
         }
         if (bpe.merge_count() > max_rules)
-            throw_error(
-                ErrorKind::input,
-                "{}: found more than {} merges; no tokenizer has so many, so the file is damaged",
-                source, max_rules);
+            throw_error(ErrorKind::input,
+                        "{}: found more than {} merges; no tokenizer has that number, so the file "
+                        "is damaged",
+                        source, max_rules);
     }
 }
 

@@ -93,7 +93,7 @@ std::vector<Hypothesis> hypotheses_of(const Experiment &experiment) {
 std::string hypothesis_text(const Hypothesis &h) {
     const std::string place = fmt::format(
         "{} against {} on {} {}{}{}", at_budget(h.a, h.a_budget), at_budget(h.b, h.b_budget),
-        h.task, h.metric, h.length < 0 ? "" : fmt::format(" behind {} tokens", h.length),
+        h.task, h.metric, h.length < 0 ? "" : fmt::format(" after {} tokens", h.length),
         h.protocol.empty() ? "" : fmt::format(" ({})", h.protocol));
     if (h.is_size) return place + ": a size with its interval, no test";
     return fmt::format(

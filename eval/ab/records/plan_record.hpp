@@ -77,7 +77,7 @@ std::string change_text(const PlanChange &change);
 void write_plan(JsonWriter &json, const PlanRecord &plan);
 PlanRecord read_plan(const JsonNode &node);
 
-// Throws Error(input) if the header contradicts its own plan, because somebody edited it: the
+// Throws Error(input) if the header contradicts its own plan, because it was edited: the
 // entries do not have the hash, or the statistics, contrasts or experiment are not the plan's
 // although no change is recorded.
 void check_plan_of(const Header &header, const std::string &file);

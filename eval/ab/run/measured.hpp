@@ -104,8 +104,4 @@ class TimelineNotes {
 // to other positions, because then the positions do not show which tokens stayed.
 std::optional<KeepMap> read_keep_map(Session &session, int64_t prompt_tokens);
 
-// The record of an item's prompt.
-Prompt prompt_record(const Tokenizer &tokenizer, const Place &place, const std::string &item,
-                     std::span<const int32_t> ids);
-
 } // namespace keel::ab

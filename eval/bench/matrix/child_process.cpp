@@ -16,7 +16,7 @@ extern char **environ;
 namespace keel {
 namespace {
 
-// A running child process. The destructor waits until the process ends, so no child stays behind.
+// A running child process. The destructor waits until the process ends, so no child outlives it.
 class Child {
   public:
     Child(const std::filesystem::path &program, const std::vector<std::string> &arguments) {

@@ -99,7 +99,7 @@ TEST_CASE("a changed plan labels every result of every table, and gives no verdi
     const auto json = ab::summary_json(s);
     CHECK(json.at("contrasts").at(0).at("label") == ab::changed_plan_label);
     CHECK(json.at("contrasts").at(0).at("verdict") == "exploratory");
-    CHECK(contains(ab::report_html(loaded->table, s), ab::changed_plan_label));
+    CHECK(contains(ab::report_html(loaded->table, loaded->names, s), ab::changed_plan_label));
 }
 
 TEST_CASE("fewer items than planned are an early look without a verdict") {

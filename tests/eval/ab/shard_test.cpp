@@ -73,8 +73,7 @@ TEST_CASE("sources that name different shards are refused, and both are named") 
     const Environment mpi = {{"OMPI_COMM_WORLD_RANK", "1"}, {"OMPI_COMM_WORLD_SIZE", "4"}};
     Environment both = slurm("3", "4", "1", "4");
     both.insert(mpi.begin(), mpi.end());
-    for (const std::string &part :
-         {"OMPI_COMM_WORLD_RANK", "SLURM_ARRAY_TASK_ID=3", "(2/4)", "(3/4)"})
+    for (const char *part : {"OMPI_COMM_WORLD_RANK", "SLURM_ARRAY_TASK_ID=3", "(2/4)", "(3/4)"})
         CHECK(contains(shard_refusal(both), part));
     CHECK(contains(shard_refusal(mpi, {"1/4", 0}), "--shard 1/4 (1/4) and OMPI_COMM_WORLD_RANK"));
     CHECK(contains(shard_refusal({{"JOB_COMPLETION_INDEX", "1"}}, {"1/4", 0}),

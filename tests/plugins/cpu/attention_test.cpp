@@ -190,7 +190,7 @@ TEST_CASE("all group sizes, head sizes and ends of tiles give the result of the 
                 shape.head_dim = group % 2 == 0 ? 64 : 40;
                 shape.v_head_dim = group % 4 == 0 ? 64 : 24;
                 Call call(shape, m, group);
-                // with so many rows, some logits are large otherwise
+                // with many rows, some logits are large otherwise
                 if (group > 96) call.scale = 0.03F;
                 compare_with_reference(call);
             }

@@ -68,9 +68,9 @@ function showHelp() {
     "document are not independent, so intervals and tests count documents.",
     "Only planned contrasts have a verdict. All others are exploratory: each interval is of this " +
     "contrast by itself, so with many of them some intervals miss the truth.",
-    "“Not distinguishable” is not “equal”: “could see” is the least effect that so many items " +
-    "would have shown in 80% of such experiments, with as many planned contrasts. “Equal in " +
-    "every item” is a count; it proves no more than its interval does.",
+    "“Not distinguishable” is not “equal”: “could see” is the least effect that this number " +
+    "of items would have shown in 80% of such experiments, with as many planned contrasts. " +
+    "“Equal in every item” is a count; it proves no more than its interval does.",
     `Margins (${data.margins}): “within” needs two one-sided tests, that no loss and no gain is ` +
     "as large as the margin; “non-inferior” needs the test of the loss alone; “beyond” is a loss " +
     "that is larger, by the whole interval. Each has Holm's adjustment over the planned contrasts.",

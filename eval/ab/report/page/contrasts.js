@@ -163,8 +163,8 @@ function showEqualBytes() {
   if (equal.length + data.apart.length === 0) return;
   made.append(el("h3", {text: "Contrasts at equal bytes (exploratory)"}));
   made.append(el("p", {class: "note", text: "These contrasts have no verdict, for two reasons. " +
-    "First, the bytes that two arms share are known only after the run, so nobody could plan " +
-    "them. Second, no run held the bytes of an arm marked “interpolated”: each of its numbers " +
+    "First, the bytes that two arms share are known only after the run, so they could not be " +
+    "planned. Second, no run held the bytes of an arm marked “interpolated”: each of its numbers " +
     "is between those of two budgets, linearly in bytes, so its spread was not measured."}));
   if (equal.length) contrastTable(made, equal, 25);
   if (data.apart.length === 0) return;
