@@ -98,7 +98,12 @@ int run_merge(const MergeArguments &a, const Program &program) {
         console().message("keel: warning: ",
                           fmt::format("shard {} is missing; this runs it alone: {}",
                                       result.missing[i], result.commands[i]));
-    console().out(ab::write_report(a.output));
+    const std::string text = ab::write_report(a.output);
+    // A look at merged results counts for later merges of the same shards.
+    for (const std::filesystem::path &shard : shards)
+        ab::carry_looks({a.output},
+                        std::filesystem::is_directory(shard) ? shard : shard.parent_path());
+    console().out(text);
     return 0;
 }
 

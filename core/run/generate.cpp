@@ -93,8 +93,8 @@ void Generation::set_prompt(std::span<const int32_t> prompt, Prompt how) {
     input_.insert(input_.end(), prompt.begin(), prompt.end());
     before_ = session_.tokens();
     try {
-        if (how == Prompt::read_by_caller) session_.check_prompt(std::ssize(input_));
         pin_texts(session_, prompt, before_ + pending, options_);
+        if (how == Prompt::read_by_caller) session_.check_prompt(std::ssize(input_));
     } catch (...) {
         give_up_prompt();
         throw;

@@ -1,6 +1,7 @@
 #include "run/generate_batch.hpp"
 
 #include <algorithm>
+#include <map>
 
 namespace keel {
 namespace {
@@ -125,14 +126,17 @@ class TextsAtOnce {
     void step() {
         const auto outcomes = batch_.step(parts_, read_);
         std::vector<size_t> gone;
+        std::map<size_t, Error> own; // errors of the texts' own callbacks
         for (size_t p = 0; p < outcomes.size(); ++p) {
-            const SessionBatch::Outcome &outcome = outcomes[p];
-            Generation &text = *seats_[seat_of_[p]].text;
-            const bool is_prompt = parts_[p].kind != StepKind::decode;
-            if (outcome.kind != SessionBatch::Outcome::Kind::done) {
+            if (outcomes[p].kind != SessionBatch::Outcome::Kind::done) {
                 gone.push_back(p);
-            } else if (is_prompt) {
-                text.count_read(parts_[p].ids.size());
+            } else if (parts_[p].kind != StepKind::decode) {
+                try {
+                    seats_[seat_of_[p]].text->count_read(parts_[p].ids.size());
+                } catch (const Error &error) {
+                    own.emplace(p, error);
+                    gone.push_back(p);
+                }
             }
         }
         // from the last seat, so that the indices of the others stay valid
@@ -141,7 +145,9 @@ class TextsAtOnce {
         for (const size_t p : gone) {
             const SessionBatch::Outcome &outcome = outcomes[p];
             const bool is_full = outcome.kind == SessionBatch::Outcome::Kind::full;
-            if (is_full && parts_[p].kind == StepKind::decode) {
+            if (const auto failed = own.find(p); failed != own.end()) {
+                leave(seat_of_[p], &failed->second);
+            } else if (is_full && parts_[p].kind == StepKind::decode) {
                 seats_[seat_of_[p]].text->stop(StopReason::cache_full, outcome.detail);
                 leave(seat_of_[p], nullptr);
             } else {

@@ -11,11 +11,13 @@ namespace {
 constexpr uint32_t usual_block = 64; // the usual size of a block, in slots; a backend may use
                                      // another size
 
-uint64_t work_bytes(const ModelConfig &m, int64_t context, int64_t chunk) {
+// A step has a chunk of one sequence, and a token of each other one of `batch` sequences.
+uint64_t work_bytes(const ModelConfig &m, int64_t context, int64_t chunk, int64_t batch) {
     const int64_t per_token =
         2 * m.hidden_size + (2 * m.q_size() + 2 * m.kv_size()) + 3 * m.intermediate_size;
     const int64_t tables = context * m.head_dim * (m.local_rope_theta ? 2 : 1);
-    const int64_t floats = std::min(chunk, context) * per_token + tables + m.vocab_size;
+    const int64_t rows = std::min(chunk, context) + batch - 1;
+    const int64_t floats = rows * per_token + tables + batch * m.vocab_size;
     return static_cast<uint64_t>(floats) * sizeof(float);
 }
 
@@ -50,12 +52,13 @@ std::string kv_bytes_text(const KvBytes &bytes) {
 }
 
 MemoryNeed memory_need(const ModelSource &source, keel_dtype weights, keel_dtype key,
-                       keel_dtype value, int64_t context, int64_t chunk, uint64_t weight_dtypes) {
+                       keel_dtype value, int64_t context, int64_t chunk, uint64_t weight_dtypes,
+                       uint32_t batch) {
     MemoryNeed need;
     for (const TensorInfo &tensor : source.tensors())
         need.weights += loaded_bytes(tensor, weights, weight_dtypes);
     need.cache = kv_bytes(source.config(), key, value, context, chunk).of(context);
-    need.work = work_bytes(source.config(), context, chunk);
+    need.work = work_bytes(source.config(), context, chunk, batch);
     return need;
 }
 

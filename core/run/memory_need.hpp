@@ -35,11 +35,11 @@ KvBytes kv_bytes(const ModelConfig &model, keel_dtype key, keel_dtype value, int
 // Describes `bytes` for users: "12 KiB a token", or "3 KiB a token and 17 MiB for windows".
 std::string kv_bytes_text(const KvBytes &bytes);
 
-// `chunk`: tokens of a prefill step. `weight_dtypes`: the types that the device takes without
-// conversion, see keel_ctx_info.
+// `chunk`: tokens of a prefill step. `batch`: sequences that take a step together. `weight_dtypes`:
+// the types that the device takes without conversion, see keel_ctx_info.
 MemoryNeed memory_need(const ModelSource &source, keel_dtype weights, keel_dtype key,
                        keel_dtype value, int64_t context, int64_t chunk = 512,
-                       uint64_t weight_dtypes = all_weight_dtypes);
+                       uint64_t weight_dtypes = all_weight_dtypes, uint32_t batch = 1);
 
 // Returns true if all matrices can have this type. Their rows must consist of whole blocks.
 bool can_be(const ModelSource &source, keel_dtype weights);

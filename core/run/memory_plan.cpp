@@ -85,7 +85,7 @@ MemoryNeed MemoryPlan::need(const std::vector<const Engine *> &engines, int64_t 
         const int64_t chunk = e->device().info().prefill_chunk;
         const MemoryNeed n =
             memory_need(source_, *config_.model.weights, shape.key_dtype, shape.value_dtype,
-                        context, chunk, e->device().info().weight_dtypes);
+                        context, chunk, e->device().info().weight_dtypes, batch_);
         const int64_t held = std::min(context, e->policy_setup->budget().peak(chunk));
         const uint64_t cache =
             shape.bytes_of(held) + e->windowed.shape.bytes_of(e->most_window_slots(context));

@@ -320,6 +320,8 @@ void memory_cases(DenseChecker &check) {
     for (const uint64_t features :
          {uint64_t{0}, with_causal, with_window, with_mask, with_dropout | with_causal})
         check.run({.rows = 40, .keys = 75, .features = features, .large = true});
+    for (const uint64_t features : {uint64_t{0}, with_causal, with_dropout, with_mask | with_sink})
+        check.run({.rows = 20, .keys = 70, .heads = 2, .features = features, .dead_rows = true});
     // Without mask and window, some results are NaN and others are not.
     for (const uint64_t features :
          {with_mask, with_mask | with_causal | with_dropout, with_causal, with_causal | with_window,

@@ -63,12 +63,12 @@ float DenseShape::scale() const {
 
 std::string name_of(const DenseShape &s) {
     return fmt::format("batch={} rows={} keys={} heads={}/{} dim={}/{} features={:#x} {} to {} "
-                       "order={} window={},{}{}{}{}",
+                       "order={} window={},{}{}{}{}{}",
                        s.batch, s.rows, s.keys, s.heads, s.kv_heads, s.dim, s.v_dim, s.features,
                        keel_dtype_name(s.dtype), keel_dtype_name(s.results),
                        static_cast<int>(s.order), s.before, s.after,
                        s.spread_pairs ? " one bias" : "", s.large ? " large" : "",
-                       s.hidden_nan ? " hidden NaN" : "");
+                       s.dead_rows ? " dead rows" : "", s.hidden_nan ? " hidden NaN" : "");
 }
 
 DenseScene::DenseScene(const DenseShape &shape, Rng &rng) : s(shape) {
@@ -110,7 +110,22 @@ DenseScene::DenseScene(const DenseShape &shape, Rng &rng) : s(shape) {
                     r % 4 != 3 && j % 5 != 4 && rng() % 3 != 0 ? 1 + rng() % 255 : 0;
         mask = scene.add(std::move(t));
     }
+    if (s.dead_rows) kill_rows();
     if (s.hidden_nan) hide_nan();
+}
+
+// The first element of every third query becomes -infinity, and that of every key positive.
+void DenseScene::kill_rows() {
+    const auto change = [&](int place, int64_t step, auto value_of) {
+        Tensor &t = scene.tensors[static_cast<size_t>(place)];
+        std::vector<double> values = t.values();
+        const auto dim = static_cast<size_t>(s.dim);
+        for (size_t i = 0; i < values.size(); i += dim * static_cast<size_t>(step))
+            values[i] = value_of(values[i]);
+        t.set({values.begin(), values.end()});
+    };
+    change(q, 3, [](double) { return -static_cast<double>(INFINITY); });
+    change(k, 1, [](double x) { return std::abs(x) + 0.5; });
 }
 
 // The mask hides the keys 4, 9, ... from all queries, and all keys from the queries 3, 7, ... (if

@@ -28,6 +28,7 @@ struct DenseShape {
     float dropout = 0.3F;
     bool spread_pairs = false; // bias and mask are the same for all batches and heads
     bool large = false;        // logits of about +-10,000, exact in f32
+    bool dead_rows = false;    // every third query has logits of -infinity only
     bool hidden_nan = false;   // NaN in rows of q, k, v and d_out that the mask hides or causal may
 
     float scale() const;
@@ -54,6 +55,7 @@ struct DenseScene {
   private:
     keel_dense_attention attention(Stage &stage) const;
     void hide_nan();
+    void kill_rows();
 };
 
 } // namespace keel::conformance

@@ -30,6 +30,8 @@ struct PlanChange {
     bool operator==(const PlanChange &) const = default;
 };
 
+inline constexpr std::string_view plan_tests = "statistics tests in the family";
+
 struct PlanRecord {
     std::string hash; // of all entries; see plan_hash()
     std::vector<PlanEntry> entries;
@@ -44,6 +46,8 @@ struct PlanRecord {
     // The planned number of items of a task; for a speed task, of each length. 0: unknown.
     uint64_t items(const std::string &task) const;
     uint64_t documents(const std::string &task) const; // the same for documents
+    // The number of planned tests, which share one adjustment. 0: unknown.
+    uint64_t tests() const { return count(std::string(plan_tests)); }
 
   private:
     uint64_t count(const std::string &name) const;
@@ -60,7 +64,7 @@ std::string plan_margin_name(std::string_view metric); // "margins hit"
 std::string plan_items_name(std::string_view task);    // "tasks passkey items"
 std::string plan_documents_name(std::string_view task);
 
-inline constexpr size_t most_plan_entries = 200'000, longest_plan_text = 1200;
+inline constexpr size_t most_plan_entries = 20'000, longest_plan_text = 1200;
 
 std::string plan_hash(const std::vector<PlanEntry> &entries);
 

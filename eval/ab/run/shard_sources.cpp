@@ -21,6 +21,9 @@ class Sources {
         : options_(options), get_(get) {}
 
     Shard choose() {
+        if (options_.shards == 1 ||
+            (!options_.shard.empty() && parse_shard(options_.shard) == Shard{}))
+            return {};
         read_count();
         if (!options_.shard.empty()) add("--shard " + options_.shard, parse_shard(options_.shard));
         if (const auto found = shard_from_environment(get_)) {

@@ -75,10 +75,11 @@ Verdict verdict_of(const Contrast &c, double level) {
 // p-value. `claim` gets each contrast that has this p-value, with its adjusted p-value. A planned
 // contrast without a p-value counts in the adjustment with p = 1.
 template <typename Claim>
-void decide(const std::vector<Contrast *> &members, std::optional<double> Contrast::*p_of,
-            const Claim &claim) {
+void decide(const std::vector<Contrast *> &members, size_t size,
+            std::optional<double> Contrast::*p_of, const Claim &claim) {
     std::vector<double> p;
     for (const Contrast *c : members) p.push_back((c->*p_of).value_or(1));
+    p.resize(size, 1); // planned contrasts that are not measured
     const std::vector<double> adjusted = holm(p);
     for (size_t i = 0; i < members.size(); ++i)
         if (members[i]->*p_of) claim(*members[i], adjusted[i]);
@@ -133,10 +134,11 @@ void settle_margin(Contrast &c, double level) {
                          : c.interval->low > limit.margin_band().high;
 }
 
-void settle_family(const std::vector<Contrast *> &members, const Statistics &s) {
-    const double level = 1 - s.confidence, each = level / static_cast<double>(members.size());
+// `size`: at least the number of members.
+void settle_family(const std::vector<Contrast *> &members, size_t size, const Statistics &s) {
+    const double level = 1 - s.confidence, each = level / static_cast<double>(size);
     for (Contrast *c : members) {
-        c->family_size = members.size();
+        c->family_size = size;
         c->low_is_open = c->high_is_open = false;
         if (!c->enough) continue;
         const double own = c->looks ? c->looks->nominal(each) : each;
@@ -146,13 +148,13 @@ void settle_family(const std::vector<Contrast *> &members, const Statistics &s) 
         // The level of Holm's first step is valid for any results of the other contrasts.
         find_detectable(*c, own);
     }
-    decide(members, &Contrast::p, [&](Contrast &c, double adjusted) {
+    decide(members, size, &Contrast::p, [&](Contrast &c, double adjusted) {
         c.p_adjusted = adjusted;
         settle_difference(c, level);
     });
-    decide(members, &Contrast::p_non_superior,
+    decide(members, size, &Contrast::p_non_superior,
            [](Contrast &c, double adjusted) { c.p_non_superior_adjusted = adjusted; });
-    decide(members, &Contrast::p_non_inferior,
+    decide(members, size, &Contrast::p_non_inferior,
            [](Contrast &c, double adjusted) { c.p_non_inferior_adjusted = adjusted; });
     for (Contrast *c : members)
         if (c->p) settle_margin(*c, level);
@@ -177,11 +179,12 @@ Interval Contrast::margin_band() const {
     return {1 / (1 + *margin) - 1, *margin};
 }
 
-void settle_verdicts(std::vector<Contrast> &contrasts, const Statistics &s) {
+void settle_verdicts(std::vector<Contrast> &contrasts, const Statistics &s, uint64_t planned) {
     std::map<std::string, std::vector<Contrast *>> families;
     for (Contrast &c : contrasts)
         if (c.planned && c.inference && !c.is_size) families[c.family].push_back(&c);
-    for (const auto &family : families) settle_family(family.second, s);
+    for (const auto &[name, members] : families)
+        settle_family(members, std::max<size_t>(members.size(), planned), s);
     for (Contrast &c : contrasts) {
         c.verdict = verdict_of(c, 1 - s.confidence);
         // `detectable` is never below an effect that was measured but not shown.

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <fmt/format.h>
 #include <fstream>
+#include <iterator>
 #include <set>
 #include <system_error>
 
@@ -23,7 +24,8 @@ std::string look_key(const Contrast &c) {
                        c.task, c.metric, c.length);
 }
 
-// The complete lines of a folder's file. Empty if there is none.
+// Returns the complete lines of looks.jsonl. A last line without its end was cut off by a crash, so
+// its report was never printed. Returns no lines if the file does not exist.
 std::vector<std::string> look_lines(const fs::path &file) {
     std::vector<std::string> out;
     std::error_code error;
@@ -33,12 +35,25 @@ std::vector<std::string> look_lines(const fs::path &file) {
                     printable(file.string(), 300), most_look_bytes);
     std::ifstream in(file, std::ios::binary);
     std::string line;
-    while (std::getline(in, line) && out.size() < most_look_lines)
+    while (std::getline(in, line) && !in.eof())
         if (!line.empty()) out.push_back(line);
+    if (out.size() > most_look_lines)
+        throw_error(ErrorKind::input, "{}: expected at most {} lines of recorded looks, found {}",
+                    printable(file.string(), 300), most_look_lines, out.size());
     return out;
 }
 
+// Removes a last line without its end, so that the next line starts at the beginning of a line.
+void drop_torn_line(const fs::path &file) {
+    std::ifstream in(file, std::ios::binary);
+    const std::string text{std::istreambuf_iterator<char>(in), {}};
+    const size_t end = text.rfind('\n') + 1; // 0 if there is no line end
+    std::error_code error;
+    if (end < text.size()) fs::resize_file(file, end, error); // an error shows when lines are added
+}
+
 void append_looks(const fs::path &file, const std::vector<std::string> &lines) {
+    drop_torn_line(file);
     std::ofstream out(file, std::ios::binary | std::ios::app);
     for (const std::string &line : lines) out << line << '\n';
     if (!out.flush())
@@ -61,8 +76,11 @@ LookBook LookBook::read(const fs::path &folder, const std::string &plan) {
         for (size_t i = 0; i < items.size(100'000); ++i) {
             const JsonNode one = items.element(i);
             if (one.size() != 2) one.expected("a contrast and its items");
-            book.earlier_[one.element(0).text(2000)].insert(
-                one.element(1).natural(1, uint64_t{1} << 53));
+            std::set<uint64_t> &looks = book.earlier_[one.element(0).text(2000)];
+            looks.insert(one.element(1).natural(1, uint64_t{1} << 53));
+            if (looks.size() > most_looks + 1)
+                throw_error(ErrorKind::input, "{}: expected at most {} looks at one contrast",
+                            printable(file.string(), 300), most_looks + 1);
         }
     }
     return book;

@@ -48,7 +48,10 @@ class Builder {
         settle_verdicts(out_.noise, statistics());
         add_reference_contrasts();
         add_pair_contrasts();
-        settle_verdicts(out_.contrasts, statistics());
+        // A planned contrast that is not measured yet counts in the adjustment. Otherwise an early
+        // report would test at a higher level than the plan allows.
+        settle_verdicts(out_.contrasts, statistics(),
+                        table_.header.plan ? table_.header.plan->tests() : 0);
         plan_.note_missing(out_.contrasts, out_.notes);
         add_equal_bytes();
         out_.warnings = table_.warnings;

@@ -170,8 +170,11 @@ std::optional<Interval> interval_of_effect(const Contrast &contrast, double conf
 double step_of_unseen(const Contrast &contrast);
 
 // For planned contrasts: computes Holm's adjustment in each family, simultaneous intervals,
-// detectable effects and verdicts. A verdict never contradicts its interval.
-void settle_verdicts(std::vector<Contrast> &contrasts, const Statistics &statistics);
+// detectable effects and verdicts. A verdict never contradicts its interval. `planned`: the number
+// of tests in a frozen plan, or 0. Planned tests that are not among `contrasts` count in the
+// adjustment too.
+void settle_verdicts(std::vector<Contrast> &contrasts, const Statistics &statistics,
+                     uint64_t planned = 0);
 
 // The verdict as a sentence. For example: "snapkv at tokens:128 is worse than full on passkey hit
 // (question_blind): -0.36 [-0.44, -0.28], p = 2e-09 (McNemar exact, Holm over 12), 200 items in 200

@@ -87,6 +87,19 @@ void make_gradients(const DenseAttention &a, const DenseScratch &w, const PairTi
     }
 }
 
+// As fill_bias(). It also hides the rows whose logits are all -infinity, because such a row adds
+// nothing to a gradient. Its weights are 0, but 0 times an infinity of q or k would be NaN.
+bool fill_seen(const DenseBackward &job, const DenseTile &t, float *bias) {
+    bool biased = fill_bias(job.a, t, bias);
+    for (int64_t r = 0; r < t.rows; ++r) {
+        if (job.lse_of(t.b, t.h, t.row + r) != -__builtin_inff()) continue;
+        if (!biased) memset(bias, 0, static_cast<size_t>(t.rows * kDenseKeys) * 4);
+        biased = true;
+        for (int64_t j = 0; j < t.keys; ++j) bias[r * kDenseKeys + j] = kHidden;
+    }
+    return biased;
+}
+
 // ---- d_q: a tile of queries walks over keys ----
 
 void add_keys_to_d_q(const DenseBackward &job, const DenseScratch &w, const DenseTile &t,
@@ -101,7 +114,7 @@ void add_keys_to_d_q(const DenseBackward &job, const DenseScratch &w, const Dens
     kernels.transpose(v.data, v.stride, cols, a.n.v_head_dim, w.turned, kDenseKeys);
     kernels.gemm(d_out.data, d_out.stride, t.rows, w.turned, kDenseKeys, a.n.v_head_dim, cols, w.dp,
                  kDenseKeys, false);
-    const bool biased = fill_bias(a, t, w.bias);
+    const bool biased = fill_seen(job, t, w.bias);
     if (a.drops) fill_keep(a, t, w.keep);
     const PairTiles tiles = {biased ? w.bias : nullptr,
                              a.drops ? w.keep : nullptr,
@@ -164,7 +177,7 @@ void add_queries_to_d_kv(const DenseBackward &job, const DenseScratch &w, const 
         w.lse[r] = job.subtrahend(t.b, t.h, t.row + r);
         w.delta[r] = job.delta_of(t.b, t.h, t.row + r);
     }
-    const bool biased = fill_bias(a, t, w.bias);
+    const bool biased = fill_seen(job, t, w.bias);
     if (biased) turn_pairs(a, t, w.bias, w.bias_turned);
     if (a.drops) fill_keep(a, t, w.keep), turn_pairs(a, t, w.keep, w.keep_turned);
     const PairTiles tiles = {biased ? w.bias_turned : nullptr,

@@ -174,3 +174,51 @@ TEST_CASE("a merge carries the looks of its shards") {
     ab::carry_looks({folder / "a"}, folder / "b");
     CHECK(count_looks(folder / "b") == 1);
 }
+
+TEST_CASE("planned tests that are not measured yet count in the adjustment") {
+    ab::Header header = header_with_rule(20);
+    header.statistics.looks = ab::Looks::none;
+    header.plan->entries[5].value = "none";
+    const auto contrast_of = [&](const char *tests) {
+        const TempFolder folder;
+        ab::Header h = header;
+        if (tests != nullptr) h.plan->entries.push_back({std::string(ab::plan_tests), tests});
+        h.plan->hash = ab::plan_hash(h.plan->entries);
+        const auto loaded = load_ab(folder, h, first_documents(20, 6));
+        return *find_contrast(loaded->summary.contrasts, "window", "full");
+    };
+    const ab::Contrast one = contrast_of(nullptr), of_five = contrast_of("5");
+    CHECK(one.verdict == ab::Verdict::worse);
+    CHECK(of_five.family_size == 5);
+    CHECK(of_five.p_adjusted == Approx(5 * one.p_adjusted));
+    CHECK(of_five.interval->low < one.interval->low);
+    CHECK(of_five.verdict == ab::Verdict::not_distinguishable);
+}
+
+TEST_CASE("a line of looks that a crash cut off is dropped, and the next look starts a line") {
+    const TempFolder folder;
+    const fs::path out = folder / "out";
+    const ab::Header header = header_with_rule(80);
+    report(out, header, 20, 6);
+    {
+        std::ofstream file(out / ab::LookBook::file_name, std::ios::app);
+        file << "{\"look\": 2, \"plan\": \"";
+    }
+    report(out, header, 40, 6);
+    std::ifstream in(out / ab::LookBook::file_name);
+    std::vector<std::string> lines;
+    for (std::string line; std::getline(in, line);) lines.push_back(line);
+    REQUIRE(lines.size() == 2);
+    CHECK(lines[1].starts_with("{\"look\":2"));
+}
+
+TEST_CASE("the looks of merged results are carried back to the folders of the shards") {
+    const TempFolder folder;
+    const fs::path shard = folder / "shard", merged = folder / "merged";
+    const ab::Header header = header_with_rule(80);
+    fs::create_directories(shard);
+    report(merged, header, 20, 6);
+    ab::carry_looks({merged}, shard);
+    ab::carry_looks({merged}, shard); // each line once
+    CHECK(count_looks(shard) == 1);
+}

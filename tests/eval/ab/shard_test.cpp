@@ -69,6 +69,11 @@ TEST_CASE("a Slurm array and a Kubernetes job give a shard") {
     CHECK(choose({{"KEEL_SHARDS", "1"}}) == ab::Shard{});
 }
 
+TEST_CASE("one shard of one is the whole experiment, whatever the launcher sets") {
+    CHECK(choose(slurm("3", "4", "1", "4"), {"1/1", 0}) == ab::Shard{});
+    CHECK(choose(slurm("3", "4", "1", "4"), {"", 1}) == ab::Shard{});
+}
+
 TEST_CASE("sources that name different shards are refused, and both are named") {
     const Environment mpi = {{"OMPI_COMM_WORLD_RANK", "1"}, {"OMPI_COMM_WORLD_SIZE", "4"}};
     Environment both = slurm("3", "4", "1", "4");
