@@ -12,8 +12,9 @@ namespace keel {
 
 // The work of one call of an op. It does not depend on the kernel. 0 means that it is not counted.
 struct OpWork {
-    // Floating-point operations of matmul, attention, and the scores of several queries (which
-    // multiply the queries and keys again). Each multiply-add counts as two operations.
+    // Number of floating-point operations. Only matmul, attention and attention scores are counted.
+    // A call of attention with several queries and scores multiplies queries and keys a second time
+    // for the scores, so these products count twice. Each multiply-add counts as two operations.
     double flop = 0;
     double bytes = 0; // weights, K and V of the slots in use, and each input and output, each once
 };

@@ -81,9 +81,9 @@ std::string change_text(const PlanChange &change);
 void write_plan(JsonWriter &json, const PlanRecord &plan);
 PlanRecord read_plan(const JsonNode &node);
 
-// Throws Error(input) if the header contradicts its own plan, because it was edited: the
-// entries do not have the hash, or the statistics, contrasts or experiment are not the plan's
-// although no change is recorded.
+// Checks that the header of the results was not edited after the run. Throws Error(input) in these
+// cases: the hash of the plan's entries is not the recorded hash; or the header's statistics,
+// contrasts or experiment differ from the plan, and the header records no change of the plan.
 void check_plan_of(const Header &header, const std::string &file);
 
 // Throws Error(input) if a run with the header `wanted` may not go on with the results `there`:

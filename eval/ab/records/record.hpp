@@ -125,9 +125,10 @@ struct Item : Place {
     int64_t length = 0; // number of tokens of the prompt
     double depth = -1;  // place of the asked fact in the prompt, 0 to 1; below 0: no such fact
     // kv_bytes: bytes of the cache and of the policy's data while the item was scored.
-    // full_kv_bytes: bytes of the reference's cache for as many tokens. own_full_kv_bytes: bytes of
-    // the arm's own cache if it evicted nothing; 0 if equal to full_kv_bytes. peak_kv_bytes: the
-    // peak of cache and policy data.
+    // full_kv_bytes: bytes of the reference's cache for the same number of tokens.
+    // own_full_kv_bytes: bytes that the arm's cache would have if the arm evicted nothing; 0 if
+    // this number is equal to full_kv_bytes. peak_kv_bytes: peak of the bytes of the cache and of
+    // the policy's data.
     uint64_t kv_bytes = 0, full_kv_bytes = 0, own_full_kv_bytes = 0, peak_kv_bytes = 0;
     uint64_t policy_bytes = 0; // bytes that the core holds for the policy, outside the cache
     double kept_slots = 0;     // slots in the cache, mean over layers and heads

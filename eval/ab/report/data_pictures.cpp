@@ -74,7 +74,8 @@ class PictureWriter {
 
     static bool has_depth(const Point &p) { return p.depth >= 0 && p.length > 0; }
 
-    // The items of one task that have a depth: their means by length and depth.
+    // Writes a heat map for each task with depths (a depth is the place of the asked fact in the
+    // prompt). Each value of the heat map is the mean of the items with one length and one depth.
     void write_heat() {
         std::map<std::string, std::pair<std::set<int64_t>, std::set<float>>> axes;
         for (const Cell &cell : table_.cells) {
@@ -153,8 +154,9 @@ class PictureWriter {
                     const double items = curve.items[i];
                     sum += curve.mean[i] * items;
                     weight += items;
-                    // The values of neighbours are correlated, so the error of their mean is the
-                    // mean of their errors.
+                    // The values of neighbouring tokens are correlated. So averaging several tokens
+                    // does not reduce the error: the error of the mean is estimated as the mean of
+                    // the tokens' errors.
                     if (items > 1)
                         error += std::sqrt(curve.squares[i] / (items - 1) / items) /
                                  static_cast<double>(to - from);

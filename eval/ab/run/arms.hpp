@@ -59,9 +59,9 @@ class Arms {
     Arms(const Arms &) = delete;
     Arms &operator=(const Arms &) = delete;
 
-    // Opens a session for a run with one of its seeds. A policy that draws slots at random draws
-    // other slots for each number `document`. Throws Error(resource) with the arm's name if the
-    // prompt does not fit.
+    // Opens a session for a run with one of the run's seeds. `document` is the number of the
+    // document. A policy that draws slots at random draws different slots in different documents.
+    // Throws Error(resource) with the arm's name if the prompt does not fit.
     Opened open(size_t run, uint64_t seed, uint64_t document, std::span<const int32_t> prompt);
     // Like open(), but the session has its own prefill, its own memory, and logits after the
     // prompt. It belongs to no batch.

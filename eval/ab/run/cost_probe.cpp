@@ -11,7 +11,8 @@ std::vector<int32_t> any_tokens(int64_t n) {
 
 } // namespace
 
-// Documents that run at the same time, with the time that each run takes for them.
+// A group of documents that are processed at the same time, and the time that each Run of the
+// experiment needs for this group.
 struct CostProbe::Sample {
     size_t first = 0, count = 0; // documents
     // tokens: number of tokens in the units' prompts

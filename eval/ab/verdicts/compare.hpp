@@ -30,10 +30,12 @@ struct Comparison {
     std::vector<Contrast> contrasts; // A is the second experiment, B is the first
     // About cells and items that only one experiment has, and about different models.
     std::vector<std::string> notes;
-    uint64_t decided = 0; // number of contrasts that decide
-    uint64_t worse = 0;   // deciding contrasts that are shown to be worse by more than the margin
-    // Deciding contrasts that are not shown to be worse by more than the margin, and not shown to
-    // be non-inferior.
+    // Number of deciding contrasts: the contrasts that decide whether the comparison passes.
+    uint64_t decided = 0;
+    // Number of deciding contrasts whose loss is shown to be larger than the margin.
+    uint64_t worse = 0;
+    // Number of deciding contrasts with an open result: the loss may be larger or smaller than the
+    // margin.
     uint64_t unproven = 0;
     uint64_t lost = 0; // cells of the first experiment that are missing in the second
     // Items of the first experiment that are missing in a cell that both experiments have.

@@ -44,8 +44,8 @@ struct PowerTable {
     std::vector<std::string> warnings() const;
 };
 
-// The planned contrasts of the pilot itself, with its number of documents. Throws Error(input) if a
-// margin is of a metric that no planned contrast has.
+// Computes the power of the pilot's own planned contrasts, for the pilot's number of documents.
+// Throws Error(input) if `options` has a margin for a metric that no planned contrast has.
 PowerTable power_of_pilot(const Summary &pilot, const PowerOptions &options);
 
 // The contrasts of an experiment that has not run yet. `plan`: its plan, with the number of
