@@ -12,8 +12,8 @@ struct Mark;
 namespace keel::pipeline {
 
 // A YAML text that is safe for yaml-cpp: limited in size, valid UTF-8, without control characters
-// (yaml-cpp stops at byte 0x04 without an error) and without a byte order mark. Converts yaml-cpp's
-// marks, which count bytes, to lines and characters.
+// (yaml-cpp stops at byte 0x04 without an error) and without a byte order mark. Converts places as
+// yaml-cpp reports them (YAML::Mark, a line and a byte within the line) to lines and characters.
 class YamlText {
   public:
     // Throws Error(input) with the place of the first invalid byte. `text` and `source` must

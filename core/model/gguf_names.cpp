@@ -8,8 +8,8 @@
 namespace keel::gguf {
 namespace {
 
-// Several architectures may have the same GGUF name. Keel reads a file as the first architecture in
-// the table with its name.
+// Several architectures may have the same GGUF name. Keel uses the first row of this table whose
+// GGUF name is equal to the name in the file.
 constexpr std::array table = {
     ArchitectureName{"llama", "LlamaForCausalLM", true, false},
     ArchitectureName{"llama", "MistralForCausalLM", true, false},

@@ -115,7 +115,8 @@ void ModelSource::read(const TensorInfo &tensor, uint64_t first, uint64_t count,
 
 namespace {
 
-// Returns the row of the file that is row `row` of the matrix; see TensorInfo::interleaved_heads.
+// Converts the index of a row in the model's matrix to the index of the same row in the file. The
+// two differ if the file interleaves the rows of a head; see TensorInfo::interleaved_heads.
 uint64_t stored_row(const TensorInfo &tensor, uint64_t row) {
     if (tensor.interleaved_heads == 0) return row;
     const uint64_t n = static_cast<uint64_t>(tensor.shape[0] / tensor.interleaved_heads);

@@ -91,15 +91,15 @@ class ModelSource {
     // file. `first` and `count` are multiples of its block(). Throws Error(input) if Keel does not
     // know the type.
     void read(const TensorInfo &tensor, uint64_t first, uint64_t count, float *out) const;
-    // Writes all values of a vector to `out`. The values are in the order of the model's weight
-    // `name`, which may differ from the order in the file (interleaved_heads).
+    // Writes all values of a vector to `out`, in the order that the model needs. The file may have
+    // another order (TensorInfo::interleaved_heads).
     void read_vector(const TensorInfo &tensor, float *out) const;
     // Returns true if a matrix can be used in the type `dtype` directly in its mapping, without a
     // copy.
     bool in_place(const TensorInfo &tensor, keel_dtype dtype) const;
-    // Converts a matrix to `dtype` and writes loaded_bytes() to `out`. The rows are in the order of
-    // the model's weight `name`, which may differ from the order in the file (interleaved_heads).
-    // Throws Error(input) as convert_rows() does.
+    // Converts a matrix to `dtype` and writes loaded_bytes() to `out`. The rows are in the order
+    // that the model needs. The file may have another order (TensorInfo::interleaved_heads). Throws
+    // Error(input) as convert_rows() does.
     void convert(const TensorInfo &tensor, keel_dtype dtype, void *out,
                  const ParallelFor &parallel = {}) const;
     // The conversions that loading in the type `dtype` makes (KEEL_DTYPE_NONE: the stored type),

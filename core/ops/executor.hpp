@@ -38,8 +38,9 @@ class Executor {
     // they are.
     std::string why_not_recorded(size_t ops) const;
 
-    // The reason why no step is queued before its token is known. Empty if the device runs in
-    // parallel with the host and no planned op makes it wait.
+    // The reason why decode does not run ahead (a step that runs ahead is queued before the host
+    // knows the step's token). Empty if decode can run ahead: the device runs in parallel with the
+    // host, and no planned op makes the host wait.
     std::string why_not_ahead() const;
     bool can_run_ahead() const {
         return ahead_ && !observer_ && !any_fallback() && stream().reads_later();

@@ -22,8 +22,8 @@ class PlannedOp;
 // During a step the recorder gets each op instead of the backend. It compares the op with the
 // recorded steps: buffers, offsets, shapes, strides, scalars, weights, plans. A step that is equal
 // to a recording is submitted as a whole. At the first op that differs, the step is recorded again.
-// So no other code must know which properties can change between two steps (a cache that grew, an
-// eviction, another sequence), and an outdated recording is never used. A step that cannot be
+// So the recorder never uses an outdated recording. Other code need not report what changed between
+// two steps, for example a larger cache, an eviction or another sequence. A step that cannot be
 // recorded (a read or a write within it, an op on another backend) continues as an ordinary one.
 // After several recordings that were never used, the recorder skips some steps.
 //

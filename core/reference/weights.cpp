@@ -83,7 +83,8 @@ keel_status KEEL_CALL weight_prepare(keel_ctx *ctx, const keel_weight_desc *thei
                       KEEL_OK,
                   "the weight description has another ABI version or is too small");
         if (desc.join != KEEL_JOIN_ROWS && desc.join != KEEL_JOIN_INTERLEAVE)
-            refuse(KEEL_E_UNSUPPORTED, "the join of the weight is not known");
+            refuse(KEEL_E_UNSUPPORTED, "keel_weight_desc.join: unknown value, expected "
+                                       "KEEL_JOIN_ROWS or KEEL_JOIN_INTERLEAVE");
         if ((desc.use & ~uint32_t{KEEL_USE_MATMUL | KEEL_USE_EMBED}) != 0)
             refuse(KEEL_E_UNSUPPORTED, "the weight has unknown use bits");
         auto weight = join(desc);

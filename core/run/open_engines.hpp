@@ -12,8 +12,9 @@ namespace keel {
 
 // Opens devices in place of open_device(). For tests.
 struct DeviceOpener {
-    // Opens the hybrid's backend of that name, or the one backend of that plugin. If this function
-    // is empty or returns NULL, Keel opens the backend that the config names.
+    // Opens the backend `name`. If the config has a section `hybrid`, `name` is one of the names in
+    // this section. Otherwise `name` is the id of the backend's plugin. If this function is empty
+    // or returns NULL, Keel opens the backend that the config names.
     std::function<std::shared_ptr<Device>(const std::string &name)> backend;
     // Opens the fallback. If empty, Keel opens the fallback that the config names.
     std::function<std::shared_ptr<Device>()> fallback;

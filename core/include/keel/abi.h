@@ -104,8 +104,8 @@ typedef struct keel_header {
 #define KEEL_HEADER(type) \
     { (uint32_t)sizeof(type), KEEL_ABI_VERSION }
 
-/* Number of bytes from the start of a struct to the end of the named member. A reader passes it to
- * keel_adopt() as the number of bytes that the struct must have at least. */
+/* Number of bytes from the start of a struct to the end of the named member. Code that receives a
+ * struct passes this number to keel_adopt() as the minimum size of the struct. */
 #define KEEL_PREFIX(type, last_member) \
     ((uint32_t)(offsetof(type, last_member) + sizeof(((type *)0)->last_member)))
 

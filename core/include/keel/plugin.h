@@ -141,9 +141,9 @@ typedef struct keel_plugin {
     uint32_t min_host_abi;
     /* What the plugin does. */
     keel_plugin_kind kind;
-    /* Name of the plugin: [a-z][a-z0-9_]*, at most 64 characters. A pipeline file that names the
-     * plugin "x" finds the file x.so, and its id must be "x". A plugin that is named by its path
-     * may have any file name. */
+    /* Name of the plugin: [a-z][a-z0-9_]*, at most 64 characters. If a pipeline file names the
+     * plugin "x", Keel loads the file x.so, and the id of this plugin must be "x". If a pipeline
+     * file gives the path of a plugin, the plugin's file may have any name. */
     const char *id;
     /* Version of the plugin, such as "1.2.0". */
     const char *version;

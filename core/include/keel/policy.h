@@ -242,8 +242,8 @@ typedef struct keel_policy_input {
     uint32_t heads;
     /* Position of the next token: the number of tokens so far. */
     int64_t next_position;
-    /* Elements from the row of one head to the row of the next head. It is at least the largest
-     * length. */
+    /* Number of elements from the row of one head to the row of the next head. The stride is the
+     * last dimension of the shapes [kv_heads, stride]. It is at least the largest of `lengths`. */
     int64_t stride;
     /* Slots in use. Shape [kv_heads]. */
     const int32_t *lengths;

@@ -58,8 +58,8 @@ void BudgetShares::ask(keel_allocator_input &input, const KvCache &cache,
     input.layers = s.layers;
     input.kv_heads = s.kv_heads;
     input.budget = budgets_[0];
-    // After scoring, only the slots that stay bind a head. The policy has decided already, so its
-    // least budget is not needed.
+    // If there are scores, the policy has already decided. Then needs.least_budget no longer
+    // applies to a head: a head only needs room for the protected slots.
     const int64_t of_policy = input.scores == nullptr ? int64_t{needs.least_budget} : 1;
     const int64_t least = std::max<int64_t>(tokens.slots(), of_policy);
     input.protected_slots =

@@ -86,9 +86,9 @@ struct CacheConfig {
     // true: sequences will be forked into policies that evict. Then the cache keeps all tokens,
     // even if all layers of the model have a window.
     bool keeps_for_forks = false;
-    // true: slots are evicted in this cache or in a cache of other layers. Then a sequence may have
-    // more tokens than KvShape::max_slots, and layers with a window hold only the tokens of their
-    // window.
+    // true: a policy evicts slots of the sequence, in this cache or in the cache of the sequence's
+    // other layers. If true, a sequence may have more tokens than KvShape::max_slots. If true,
+    // layers with a window hold only the tokens of their window.
     bool evicts = false;
     std::vector<TokenRun> pinned; // further tokens that are never evicted; a token's number counts
                                   // from the start of the sequence

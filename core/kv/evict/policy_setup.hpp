@@ -23,8 +23,9 @@ namespace keel {
 keel_policy_needs ask_policy(const CacheConfig &config, const KvShape &shape,
                              const HostServices &host, std::vector<float> *projection = nullptr);
 
-// When a sequence keeps the queries of its last tokens (QueryRing). A step before an eviction needs
-// no kept queries if the step itself has all queries of the policy's window.
+// Determines when a sequence keeps the queries of its last tokens (QueryRing) for the next
+// eviction. The policy scores slots with a window of queries. If the step before the eviction
+// computes all queries of this window, older queries need not be kept.
 enum class RingUse {
     none,         // the sequence keeps queries only at a pause in a prompt, because each step
                   // before an eviction has all queries of the window
@@ -35,12 +36,13 @@ enum class RingUse {
 };
 
 // The part of cache management that all sequences of a pipeline share: the checked config, the
-// policy's needs, the planned ops. Make it after the graph is planned and before buffers are
-// allocated, because the fallbacks of ops decide where buffers are placed.
+// policy's needs, the planned ops. Create this object after the graph is planned, and before
+// buffers are allocated. The setup plans further ops, and the backend that runs an op decides where
+// the op's buffers are placed.
 //
-// Throws Error(input) naming the config key if the config cannot work: a need that this version
-// does not compute, no budget where one is needed, a budget that is smaller than the number of
-// protected slots.
+// Throws Error(input) with the config key if the config cannot work. Examples: the policy needs an
+// input that this version of Keel cannot compute; the policy needs a budget, but the config has
+// none; the budget is smaller than the number of protected slots.
 class PolicySetup {
   public:
     // `also`: inputs that sequences collect in addition, for forks under other policies.

@@ -9,8 +9,8 @@
 
 namespace keel {
 
-// Makes the views of several caches that keel.batched_decode/1 takes. The caches share an arena,
-// and each has a seat in it (KvArena::seats). Not thread-safe.
+// Makes views of several caches. The extension keel.batched_decode/1 reads these views. The caches
+// share an arena, and each has a seat in it (KvArena::seats). Not thread-safe.
 class BatchView {
   public:
     // For caches in this arena. A view has at most `most` caches.

@@ -86,9 +86,9 @@ struct SpmVocab {
     std::vector<std::int32_t> suffix;
 };
 
-// Throws Error(input) "SOURCE: ..." for scores that are not finite, for pieces that are empty or
-// not UTF-8, for added tokens that contradict the pieces, and for vocabularies that exceed any real
-// one.
+// Makes a tokenizer from a vocabulary. Throws Error(input) if a score is not finite, if a piece is
+// empty or not UTF-8, if an added token contradicts the pieces, or if the vocabulary is larger than
+// that of any real model. The message begins with the vocabulary's source.
 std::unique_ptr<SpmBpe> make_spm_bpe(SpmVocab vocab);
 
 // The byte of a byte-fallback piece such as "<0x0A>". nullopt for any other text.

@@ -1,8 +1,8 @@
 // Checks of the arguments of keel.attention_dense/1, for backends in C++17.
 //
 // A host calls the extension directly, without the core's checks. So each backend checks the
-// arguments itself. With this header all backends refuse the same calls with the same words. It
-// allocates nothing and throws nothing.
+// arguments itself. With this header all backends refuse the same calls with the same messages. The
+// header allocates no memory and throws no exceptions.
 //
 // EXAMPLE. The start of a backend's forward():
 //
@@ -28,15 +28,16 @@ struct DenseSizes {
     int64_t batch = 0, rows = 0, keys = 0, heads = 0, kv_heads = 0, head_dim = 0, v_head_dim = 0;
 };
 
-// Checks one call. It belongs to one thread.
+// Checks one call. Only one thread may use the object.
 class DenseCheck {
   public:
     // Returns the number of bytes of a buffer.
     using BufferBytes = uint64_t (*)(const keel_buffer *);
-    // `pass` is "forward" or "backward", for the text.
+    // `pass` is "forward" or "backward". The text of an error names the pass.
     DenseCheck(const char *pass, BufferBytes bytes) noexcept : pass_(pass), bytes_(bytes) {}
 
-    // Both return KEEL_OK, or the status with which the call must be refused; text() then says why.
+    // forward() and backward() return KEEL_OK, or the status with which the backend must refuse the
+    // call. If the status is not KEEL_OK, text() has the reason.
     keel_status forward(const keel_dense_attention &a, const keel_dense_outputs &o) noexcept {
         if (!attention(a)) return status_;
         const Item items[] = {{"out", o.out, floats, out_shape()},
@@ -64,7 +65,7 @@ class DenseCheck {
 
     keel_status status() const noexcept { return status_; }
     const char *text() const noexcept { return text_; }
-    // The sizes, after a check that returned KEEL_OK.
+    // The sizes of the call. Valid only after a check that returned KEEL_OK.
     const DenseSizes &sizes() const noexcept { return s_; }
 
   private:
@@ -72,7 +73,8 @@ class DenseCheck {
     static constexpr uint64_t f32 = 1u << KEEL_DTYPE_F32;
     static constexpr uint64_t u8 = 1u << KEEL_DTYPE_U8;
     static constexpr uint64_t floats = f32 | 1u << KEEL_DTYPE_F16 | 1u << KEEL_DTYPE_BF16;
-    // Rows, keys and batch * heads are below this number, so that they fit the random counter.
+    // Rows, keys and batch * heads are below this number, because the counter of the random numbers
+    // has 32 bits for each of them.
     static constexpr int64_t size_limit = int64_t{1} << 31;
 
     struct Shape {
@@ -87,7 +89,7 @@ class DenseCheck {
         const keel_tensor *tensor;
         uint64_t types; // bits 1 << dtype
         Shape shape;
-        bool spread = false; // each outer size may be 1 instead
+        bool spread = false; // true: every size except the last may also be 1
     };
 
     Shape out_shape() const noexcept { return {s_.batch, s_.rows, s_.heads, s_.v_head_dim}; }
@@ -151,13 +153,13 @@ class DenseCheck {
             return refuse(KEEL_E_INVALID_ARG, name, "found shape %s, expected %s%s",
                           shape_text(found, t->shape, std::min<uint32_t>(t->rank, KEEL_MAX_RANK)),
                           shape_text(expected, item.shape.size, item.shape.rank),
-                          item.spread ? ", or 1 in place of an outer size" : "");
+                          item.spread ? "; every size except the last may also be 1" : "");
         }
         return true;
     }
 
-    // Checks buffer, offset, strides and the end of the view. Numbers stay below 2^62, so nothing
-    // overflows.
+    // Checks the buffer, the offset, the strides and the end of the view. All numbers stay below
+    // 2^62, so no calculation overflows.
     bool memory(const char *name, const keel_tensor *t) noexcept {
         if (t->buffer == nullptr) return refuse(KEEL_E_INVALID_ARG, name, "found no buffer");
         constexpr int64_t most = int64_t{1} << 62;
@@ -214,8 +216,8 @@ class DenseCheck {
     static bool is_empty(const keel_tensor *t) noexcept {
         return std::find(t->shape, t->shape + t->rank, 0) != t->shape + t->rank;
     }
-    // Refuses a result that begins where another tensor begins. Other overlaps are the caller's
-    // duty.
+    // Refuses a result that begins where another tensor begins. The caller must prevent other
+    // overlaps, because they are not checked.
     bool apart(const char *name, const keel_tensor *result, const char *other,
                const keel_tensor *t) noexcept {
         if (t == nullptr || t->buffer != result->buffer || t->offset != result->offset ||
