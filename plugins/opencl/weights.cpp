@@ -106,8 +106,9 @@ keel_status KEEL_CALL weight_prepare(keel_ctx *ctx, const keel_weight_desc *thei
 
 void KEEL_CALL weight_destroy(keel_ctx *ctx, keel_weight *w) noexcept {
     if (w == nullptr) return;
-    // When this function returns, the host may unmap the mapping. If the device does not answer, it
-    // may still read the mapping, so nothing is freed.
+    // After this function returns, the host may unmap the file from which the device reads an
+    // in-place weight. So this function waits for the device. If the device does not answer, it may
+    // still use the weight, so this function frees nothing.
     if (w->in_place && !settle(*ctx)) return;
     ctx->weight_bytes -= w->bytes;
     delete w;

@@ -125,8 +125,9 @@ void walk_tile(const AttentionJob &job, const AttentionScratch &w, const Attenti
                           16 * kTileSlots, stride, w.acc, stride, true});
 }
 
-// Counts the tiles at the start of the chunk that kernels.walk can process: all these rows see all
-// slots of the tile, and there is no soft cap, window or kept f32 softmax.
+// Counts the tiles at the start of the chunk that kernels.walk can process. Two conditions: all
+// query rows of the task see all slots of the tile; and the task has no soft cap, no window and no
+// f32 softmax that is kept for scores (AttentionScratch::kept).
 int64_t whole_tiles(const AttentionJob &job, const AttentionScratch &w, const AttentionTask &task,
                     const Chunk &chunk) {
     if (job.bf16->walk == nullptr || task.rows < job.bf16->walk_rows || chunk.few) return 0;

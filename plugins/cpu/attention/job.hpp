@@ -1,11 +1,12 @@
 // Attention over the cache of one layer, in one parallel region. The ops `attention` and
 // `attention_scores` share this code.
 //
-// A row is one query of one query head: row r of a KV head is query r / group of query head r %
-// group. So K and V are read once for all query heads of a KV head. A tile of rows loops over the
-// slots with an online softmax, kTileSlots slots at a time. If the cache is long and the rows are
-// few, the slots are split into parts, and the results of the parts are merged. Scores are computed
-// from the results of this loop (attention/scores.hpp).
+// A row is one query of one query head. `group` is the number of query heads of a KV head. Row r of
+// a KV head has the index r / group of the query, and the index r % group of the query head within
+// the group. So K and V are read once for all query heads of a KV head. A tile of rows loops over
+// the slots with an online softmax, kTileSlots slots at a time. If the cache is long and the rows
+// are few, the slots are split into parts, and the results of the parts are merged. Scores are
+// computed from the results of this loop (attention/scores.hpp).
 #pragma once
 
 #include "cpu/kernels/tables.hpp"

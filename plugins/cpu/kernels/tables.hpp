@@ -223,8 +223,9 @@ struct Bf16AttentionKernels {
     void (*softmax)(float *s, int64_t s_stride, int64_t rows, int64_t n, const SoftmaxState &state,
                     float *lanes, bool keep, uint16_t *p);
     void (*add_lanes)(const float *lanes, int64_t rows, float *sum);
-    // Computes sums[0..n) += by[i] * row (first + i * every) of p, for each i < count. p is a tile
-    // of probabilities from softmax. n is a multiple of 32.
+    // Adds weighted rows of p to `sums`. For each i < count and each c < n: sums[c] += by[i] *
+    // p[first + i * every][c]. p is a tile of probabilities that softmax wrote, in the layout of
+    // operand x. n is a multiple of 32.
     void (*add_columns)(const uint16_t *p, int64_t first, int64_t every, int64_t count,
                         const float *by, int64_t n, float *sums);
     bool (*finite)(const uint16_t *x, int64_t n);

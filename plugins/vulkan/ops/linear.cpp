@@ -15,7 +15,9 @@ const WeightShape *shape_of(const keel_weight *weight) {
     return weight != nullptr ? &weight->shape : nullptr;
 }
 
-// The address of W: a prepared weight, or a plain tensor. There are no buffers yet in op_plan.
+// The device addresses and strides of W, which is a prepared weight or a plain tensor. Only calls
+// that run an op use this struct. op_plan cannot use it, because buffers do not exist yet when ops
+// are planned.
 struct Placed {
     uint64_t w = 0, scales = 0, w_stride = 0, scales_stride = 0;
 };

@@ -143,8 +143,9 @@ KEEL_SIMD void dots_16(const uint16_t *q, int64_t rows, const uint16_t *k, int64
         for (int j = 0; j < 16; ++j)
             sum[j] = dot_pairs(sum[j], x, spread_unit<U>(k + j * depth));
     }
-    // If U is 2, a 128-bit lane has slots 2 i and 2 i + 1 of two queries. If U is 4, it has slots 4
-    // i .. 4 i + 3 of one query.
+    // U is the number of adjacent pairs of one query in a vector. After all additions, if U is 2:
+    // each 128-bit lane of four[i] has the logits of two queries, for slots 2 i and 2 i + 1. If U
+    // is 4: each 128-bit lane of four[i] has the logits of one query, for slots 4 i .. 4 i + 3.
     F four[8];
     for (int i = 0; i < 8; ++i)
         four[i] = sum_pairs(sum[2 * i], sum[2 * i + 1]);

@@ -9,8 +9,9 @@
 #include <stdint.h>
 #include <string.h>
 
-// This macro does not contain always_inline, as the macros of the other sets do. Inlining the loops
-// over the lanes of an I at every call took compilers minutes.
+// The macros of the other instruction sets contain always_inline, but this macro does not. With
+// always_inline, compilers needed minutes for this file, because they inlined every loop over the
+// lanes of the type I.
 #define KEEL_SIMD static inline __attribute__((unused))
 #define KEEL_UNROLL // simd_neon.hpp says where this is used
 #define KEEL_ISA_NAMESPACE scalar
