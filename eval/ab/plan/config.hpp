@@ -11,8 +11,8 @@
 #include <string_view>
 #include <vector>
 
-// The contents of an experiment's YAML file. The file is checked as far as that is possible without
-// a model. docs/reference/experiments.md describes the file.
+// The contents of an experiment's YAML file. load_config() checks everything in the file that can
+// be checked without a model. docs/reference/experiments.md describes the file.
 namespace keel::ab {
 
 enum class BudgetUnit { tokens, ratio, mib };
@@ -32,13 +32,13 @@ struct Budget {
 struct ArmEntry {
     std::string name;
     pipeline::YamlNode overrides; // keys of a pipeline; null if there are no changes
-    // the arm's own budgets; if empty, it runs at the budgets of the experiment
+    // the arm's own budgets; if empty, the arm runs at the budgets of the experiment
     std::vector<Budget> budgets;
     SourceLocation where;
 };
 
-// The place in a prompt after which the policy evicts. The policy gets the event "end of the
-// prompt" there. The model reads the following tokens on the evicted cache.
+// The place in a prompt after which the policy evicts. At this place the policy gets the event "end
+// of the prompt". The model reads the rest of the prompt with the evicted cache.
 enum class Protocol {
     question_blind, // after the context, before the question
     // After the question. The model reads the opening of the answer after the eviction.
@@ -94,7 +94,7 @@ struct Task {
     std::filesystem::path filler;
     std::filesystem::path text; // continuation: file with the text to predict
     // continuation: the model reads `prefix` tokens before the eviction. The `score` tokens after
-    // it are scored.
+    // the eviction are scored.
     int64_t prefix = 0, score = 0;
     int64_t documents = 0;      // continuation: number of documents that are cut from the text
     std::filesystem::path path; // jsonl
@@ -112,7 +112,7 @@ struct Task {
 std::vector<std::string> task_metrics(const Task &task);
 
 struct Config {
-    // for messages and defaults; empty if the experiment is not from a file
+    // the experiment's file, for messages and defaults; empty if there is no file
     std::filesystem::path file;
     std::string title;
     std::filesystem::path base; // absolute path of a pipeline file
@@ -139,8 +139,8 @@ struct Config {
     static constexpr size_t most_arms = 100, most_budgets = 50, most_tasks = 50, most_seeds = 100;
 };
 
-// Reads an experiment's file, or its text. Throws Error(input) "FILE:LINE:COLUMN: ..." if it does
-// not have the form in docs/reference/experiments.md, for example for an unknown key.
+// load_config() reads an experiment's file. Throws Error(input) "FILE:LINE:COLUMN: ..." if the file
+// does not have the form in docs/reference/experiments.md, for example if a key is unknown.
 Config load_config(const std::filesystem::path &file);
 Config parse_config(std::string_view text, const std::string &name,
                     const std::filesystem::path &folder);

@@ -159,8 +159,8 @@ class Resolver {
     }
 
     // Throws Error(input) if an arm changes keys that an experiment does not use. `generation.pin`
-    // is an error in the base too, because its promise to keep tokens does not hold in an
-    // experiment.
+    // is an error in the base too, because an experiment does not keep the tokens that this key
+    // pins.
     void check_used(const PipelineConfig &config, const ArmEntry &arm) const {
         const std::string who = fmt::format("arm '{}': ", arm.name);
         if (!config.generation.pin->empty())
@@ -228,7 +228,7 @@ class Resolver {
                 arm.name));
     }
 
-    // Asks the policy for its properties. Returns false if the arm cannot run.
+    // Asks the arm's policy for the policy's properties. Returns false if the arm cannot run.
     bool ask(Run &run, const ArmEntry &arm) {
         refuse_hybrid(run, arm);
         try {
@@ -306,8 +306,8 @@ class Resolver {
         return all;
     }
 
-    // Returns everything that affects the numbers, as text. Statistics, output and contrasts are
-    // not part of it. Files are represented by their contents, not by their paths.
+    // Returns everything that affects the numbers, as text. The text does not contain statistics,
+    // output and contrasts. Files are represented by their contents, not by their paths.
     std::string hashed_text() const {
         std::string text = fmt::format("reference {}\n", e_.config.reference);
         if (e_.config.batch > 1) text += fmt::format("batch {}\n", e_.config.batch);

@@ -15,9 +15,9 @@ namespace keel::ab {
 
 // One arm at one budget. It processes every item.
 struct Run {
-    std::string arm, budget; // in the form of the records
+    std::string arm, budget; // the names in the records, for example "tokens:128"
     pipeline::PipelineConfig config;
-    std::vector<uint64_t> seeds;  // only one, unless the policy draws random numbers
+    std::vector<uint64_t> seeds;  // one seed; several only if the policy draws random numbers
     bool is_spread = false;       // the budget comes from a list of budgets
     bool keeps_all = true;        // the policy never evicts
     bool acts_in_prefill = false; // evicts between the chunks of a prompt
@@ -38,14 +38,14 @@ struct Experiment {
     // [arms] The differences of each arm from the base pipeline, as text for readers.
     std::vector<std::string> differences;
     std::string hash; // 16 hex digits; hash of everything that affects the numbers
-    // The same as `hash`, but without ResolveOptions::circumstances and without `libraries`.
+    // A hash like `hash`, but without ResolveOptions::circumstances and without `libraries`.
     std::string experiment_hash;
     // The plugin files that the runs use, sorted. Each entry has a name ("policy snapkv") and the
     // file name with a hash of the contents ("snapkv.so ...").
     std::vector<std::pair<std::string, std::string>> libraries;
     std::string model_hash; // hash of the reference's model, from samples of its files
-    // The experiment as YAML, with every key and with absolute paths. If it is read again, it gives
-    // the same experiment.
+    // The experiment as YAML, with every key and with absolute paths. Reading this YAML gives the
+    // same experiment again.
     std::string resolved;
 
     const Run &reference() const { return runs.front(); }
@@ -59,12 +59,13 @@ struct ResolveOptions {
     std::shared_ptr<HostServices> host;
 };
 
-// Completes an experiment. Reads the base, applies the changes of each arm to it, asks each policy
-// for its properties, and gives each budget to every arm that evicts. Opens models and plugins, but
-// reads no weights. Throws Error(input) with file, line and column if the experiment is invalid.
+// Completes an experiment. Reads the base pipeline and applies the changes of each arm to the base.
+// Asks each policy for the policy's properties. Gives each budget to every arm that evicts. Opens
+// models and plugins, but reads no weights. Throws Error(input) with file, line and column if the
+// experiment is invalid.
 Experiment resolve_experiment(Config config, const ResolveOptions &options);
 
-// Hash (16 hex digits) of a model's files: their names, their sizes, and samples of their contents.
+// Hash (16 hex digits) of a model's files: of the names, the sizes, and samples of the contents.
 std::string hash_of_model(const std::filesystem::path &model);
 
 } // namespace keel::ab

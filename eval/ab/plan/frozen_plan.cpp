@@ -31,7 +31,8 @@ constexpr size_t longest_plan_key = 300;
 // A plan of the largest experiment, 100 arms at 50 budgets, is below these limits.
 constexpr pipeline::YamlLimits plan_limits{size_t{4} << 20, 8, 400'000};
 
-// A long text is cut and gets its hash, so that it still binds.
+// Shortens a long text and adds the hash of the whole text. So a change in any part of the text is
+// still a difference from the plan.
 std::string bounded(const std::string &text) {
     constexpr size_t most = 1000;
     if (text.size() <= most) return printable(text, 2 * most);
@@ -57,7 +58,8 @@ class PlanText {
     std::string out_;
 };
 
-// The keys of a pipeline with their values. Files count by name and contents, not by folder.
+// Returns the keys of a run's pipeline with their values. A file is represented by its name and its
+// contents, not by its folder.
 std::map<std::string, std::string> keys_of(const Experiment &e, const Run &run) {
     pipeline::PipelineConfig config = run.config;
     config.model.path.value = fs::path("/model");
@@ -90,7 +92,7 @@ struct Counts {
 };
 
 Counts count_items(const Task &task, const Experiment &e, const Tokenizer &tokenizer) {
-    // Each length of a speed task is a contrast of its own.
+    // Each length of a speed task has a separate contrast.
     if (task.kind == TaskKind::speed)
         return {static_cast<uint64_t>(task.repeats), static_cast<uint64_t>(task.repeats)};
     return at_task(task, [&] {
@@ -176,7 +178,7 @@ void add_arms(PlanText &out, const Experiment &e) {
     }
 }
 
-// Collects the scalars below a node. `name`: the keys on the way.
+// Collects the scalars below a node. `name` is the path of keys from the root to the node.
 void flatten(const YamlNode &node, const std::string &name, std::vector<PlanEntry> &out) {
     switch (node.kind) {
     case YamlNode::Kind::map:
@@ -344,8 +346,8 @@ std::vector<PlanChange> plan_changes(const PlanRecord &planned, const PlanRecord
     };
     for (const PlanEntry &one : planned.entries) compare(one.name);
     for (const PlanEntry &one : now.entries) compare(one.name);
-    // The hash of the experiment differs whenever an arm or a task does. It is a difference of its
-    // own only if nothing else explains it, for example the contents of a file.
+    // The hash of the experiment differs if an arm or a task differs. So the hash is listed only if
+    // there is no other difference, for example if only the contents of a file changed.
     if (out.size() > 1)
         std::erase_if(out, [](const PlanChange &one) { return one.name == plan_experiment; });
     return out;

@@ -8,31 +8,32 @@
 #include <string_view>
 #include <vector>
 
-// A frozen plan: everything about an experiment that binds, written to a file before the run.
-// docs/reference/experiments.md describes the file.
+// A frozen plan has everything about an experiment that must not change between plan and run. The
+// plan is written to a file before the run. docs/reference/experiments.md describes the file.
 namespace keel::ab {
 
 struct FrozenPlan {
-    // The bytes of the file. They depend only on the experiment: no date, no path of a folder.
+    // The bytes of the file. The bytes depend only on the experiment. They contain no date and no
+    // path of a folder.
     std::string text;
     PlanRecord record;
 };
 
-// Reads the tokenizer of the reference's model, to count the items of each task. Throws
-// Error(input) for a task whose files do not fit.
+// Makes the plan of an experiment. Loads the tokenizer of the reference's model, to count the items
+// of each task. Throws Error(input) if the files of a task do not fit the task.
 FrozenPlan freeze_plan(const Experiment &experiment);
 
-// Throws Error(input) "FILE:LINE:COLUMN: ..." for a file that is not a plan, or that was edited, so
-// that its hash does not fit.
+// Reads a plan. Throws Error(input) "FILE:LINE:COLUMN: ..." if the file is not a plan, or if the
+// plan's hash is wrong because the file was edited.
 PlanRecord load_plan(const std::filesystem::path &file);
 PlanRecord parse_plan(std::string_view text, const std::string &name);
 
-// Writes the plan. If the file has the same bytes already, nothing happens. Throws Error(usage) if
-// the file exists with other bytes.
+// Writes the plan to `file`. Does nothing if the file already has the same bytes. Throws
+// Error(usage) if the file exists and has other bytes.
 void write_plan_file(const std::filesystem::path &file, const FrozenPlan &plan);
 
-// The differences, in the order of the plan. The hypotheses are not compared, because they follow
-// from the other entries.
+// Returns the differences between two plans, in the order of the plan's entries. The entries with
+// hypotheses are not compared, because the other entries determine the hypotheses.
 std::vector<PlanChange> plan_changes(const PlanRecord &planned, const PlanRecord &now);
 
 } // namespace keel::ab

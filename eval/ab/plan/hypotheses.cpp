@@ -30,7 +30,7 @@ class Enumerator {
             if (first.arm != a || first.is_rerun) continue;
             for (const Run &second : e_.runs) {
                 if (second.arm != b || second.is_rerun) continue;
-                // The reference evicts nothing, so it runs once, at no budget.
+                // The reference evicts nothing, so the reference runs once, without a budget.
                 if (!has_reference && first.budget != second.budget) continue;
                 add_places(first, second, one.on.empty() ? c_.statistics.primary : one.on,
                            has_reference);
@@ -62,7 +62,7 @@ class Enumerator {
         }
     }
 
-    // A pair that is listed twice, in any order, is one contrast.
+    // If a pair of arms is listed twice, in any order, the pair has only one contrast.
     void take(const Hypothesis &h) {
         const bool is_ordered = std::tie(h.a, h.a_budget) < std::tie(h.b, h.b_budget);
         const std::string a = h.a + " " + h.a_budget, b = h.b + " " + h.b_budget;

@@ -13,18 +13,21 @@ namespace keel::ab {
 struct Hypothesis {
     std::string a, a_budget, b, b_budget, protocol, task, metric;
     int64_t length = -1;  // speed tasks: tokens in the cache; below 0: other tasks
-    bool is_size = false; // a distance from the reference, which has no test
-    double margin = 0;    // in units of the effect
+    bool is_size = false; // true: the effect is a distance from the reference; there is no test
+    double margin = 0;    // margin in units of the effect
 };
 
-// All contrasts of the family, in the order of `contrasts`. Sizes are among them.
+// Returns all planned contrasts, in the order of `contrasts` in the experiment's file. Contrasts
+// with a size instead of a test are included.
 std::vector<Hypothesis> hypotheses_of(const Experiment &experiment);
 
-// "window at tokens:48 against full on passkey hit (question_blind): test of a difference from 0
-// (two-sided); non-inferior and equivalent by a margin of 2 points"
+// The hypothesis as text. For example: "window at tokens:48 against full on passkey hit
+// (question_blind): test of a difference from 0 (two-sided); non-inferior and equivalent by a
+// margin of 2 points"
 std::string hypothesis_text(const Hypothesis &hypothesis);
 
-// How many of them are tested. This is the size of the family.
+// The number of hypotheses that have a test. This number is the size of the family in Holm's
+// method.
 uint64_t count_tests(const std::vector<Hypothesis> &hypotheses);
 
 } // namespace keel::ab

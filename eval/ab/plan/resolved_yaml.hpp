@@ -4,8 +4,8 @@
 
 namespace keel::ab {
 
-// Quotes a text for YAML's flow style. There, more characters end an unquoted text than in block
-// style.
+// Quotes a text for YAML's flow style. In flow style, more characters end an unquoted text than in
+// block style.
 std::string quoted_yaml(const std::string &text);
 
 // One task as YAML in flow style, with every key: "{kind: passkey, name: passkey, ...}".

@@ -10,7 +10,7 @@
 // the tasks must already be in `config`. All functions throw Error(input) "FILE:LINE:COLUMN: ...".
 namespace keel::ab {
 
-// Sets config.statistics. Its `primary` then always has the form "task/metric".
+// Sets config.statistics. After the call, config.statistics.primary has the form "task/metric".
 void read_statistics(const pipeline::YamlNode &root, Config &config);
 
 void read_contrasts(const pipeline::YamlNode &root, Config &config);

@@ -31,8 +31,9 @@ std::optional<double> parse_margin(std::string_view text, const Metric &metric);
 // The margin in the form that parse_margin() reads.
 std::string margin_text(double margin, const Metric &metric);
 
-// The margin of a metric in `margins`. If there is none, the default: 1 point, 0.01 nats, 10% for
-// kld, 5% for speeds, 1% for perplexities and bytes.
+// Returns the margin of the metric `name` in `margins`. If `margins` does not have the metric,
+// returns the default: 1 point, 0.01 nats, 10% for kld, 5% for speeds, 1% for perplexities and
+// bytes.
 double margin_of(const Margins &margins, const std::string &name);
 
 } // namespace keel::ab

@@ -46,7 +46,8 @@ std::string command_of(const Header &h, uint32_t index) {
                        h.shards);
 }
 
-// Speeds of two machines cannot be compared. Of other results, numbers may be rounded differently.
+// Checks whether the shards ran on one machine. Speeds of two machines cannot be compared. Other
+// numbers of two machines can be compared, but they may be rounded differently.
 class MachineCheck {
   public:
     // Throws Error(input) if this record and an earlier one are speeds of different machines.
@@ -64,7 +65,7 @@ class MachineCheck {
                     printable(machine_kind(shard.header), 200));
     }
 
-    // A warning if the shards ran on different machines; empty if not.
+    // Returns a warning if the shards ran on different machines, else an empty text.
     static std::string text(const std::vector<ShardFile> &shards) {
         std::set<std::string> kinds;
         for (const ShardFile &shard : shards) kinds.insert(machine_kind(shard.header));
@@ -150,8 +151,8 @@ std::optional<Identity> identity(const Record &record) {
             hash_of(record_line(whole))};
     };
     if (const auto *i = std::get_if<Item>(&record)) {
-        // The times of evictions differ from run to run, so they do not count. The measured value
-        // must be equal.
+        // The times of evictions differ from run to run, so they are not compared. The measured
+        // value must be equal.
         return Identity{
             hash_of(i->metric + "\n" + i->item, hash_of(place_key(*i))),
             hash_of(fmt::format("{} {} {} {}", i->value, i->length, i->depth, i->document))};

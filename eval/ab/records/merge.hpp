@@ -22,12 +22,13 @@ struct MergeResult {
 
 // Reads the results of `shards` (folders or files, in any order) and writes `folder`/results.jsonl.
 // Creates the folder if it does not exist. Records are in the order of the shards' numbers. Without
-// `replace`, results.jsonl must not exist. With `replace`, it may exist if it belongs to the same
-// experiment; the complete merged file then replaces it. A missing shard is not an error; the
-// merged results get a warning about it. Throws Error(input) if the shards belong to different
-// experiments, builds or plans, if a shard is given twice, if two shards have different values for
-// an item, and for speeds of different machines. Other results of different machines get a warning.
-// Throws Error(runtime) for errors of the system.
+// `replace`, results.jsonl must not exist. With `replace`, results.jsonl may exist if it belongs to
+// the same experiment. After the merge is complete, the merged file replaces the old results.jsonl.
+// A missing shard is not an error; the merged results get a warning about the missing shard. Throws
+// Error(input) if the shards belong to different experiments, builds or plans, if a shard is given
+// twice, if two shards have different values for an item, or if speeds were measured on different
+// machines. For other results of different machines, the merged results get a warning. Throws
+// Error(runtime) for errors of the system.
 MergeResult merge_shards(const std::vector<std::filesystem::path> &shards,
                          const std::filesystem::path &folder, bool replace = false);
 

@@ -36,13 +36,13 @@ inline const char *looks_name(Looks looks) {
 // How an experiment is judged. The experiment's file declares it before the run, so that the result
 // cannot influence the choice.
 struct Statistics {
-    double confidence = 0.95;   // of the intervals, and for Holm's adjustment
+    double confidence = 0.95;   // confidence of the intervals, and for Holm's adjustment
     uint64_t resamples = 10000; // number of resamples of each bootstrap
     uint64_t seed = 1;          // seed of the bootstrap
-    // The primary metric as "task/metric". In older results it may be the name of a task, which
-    // means all metrics of the task. Empty: the first quality metric of the results.
+    // The primary metric as "task/metric". In older results the text may be the name of a task,
+    // which stands for all metrics of the task. Empty: the first quality metric of the results.
     std::string primary;
-    Margins margins; // the declared margins; margin_of() gives the defaults of others
+    Margins margins; // the declared margins; margin_of() gives the default of any other metric
     Looks looks = Looks::none;
 };
 
@@ -62,7 +62,8 @@ struct Arm {
 struct Header {
     // Hash of everything that affects the numbers. All shards of an experiment have the same hash.
     std::string config_hash;
-    // The same hash, but without the version of the program. Empty in results of older programs.
+    // A hash like config_hash, but without the version of the program. Empty in results of older
+    // programs.
     std::string experiment_hash;
     std::string version, commit, date;
     // For each plugin: its name, and its file name with a hash of the file. Empty in results of
@@ -81,17 +82,17 @@ struct Header {
     // prefills.
     std::vector<std::pair<std::string, std::string>> own_prefills;
     Statistics statistics;
-    // Only in results from before each metric had its own margin: the one margin of all metrics. It
-    // is read but not used, and never written. In these results, the protocol "whole_prompt" has
-    // the name "query_aware".
+    // The one margin of all metrics, in older results. Newer results have a margin for each metric.
+    // Keel reads old_margin, but neither uses nor writes it. In results with old_margin, the
+    // protocol "whole_prompt" has the name "query_aware".
     std::optional<double> old_margin;
     uint32_t shard = 1, shards = 1; // the file has the items of shard `shard` of `shards` shards
     uint32_t missing_shards = 0;    // merged results: shards that were not merged
     // The command that wrote this file, without its shard. Empty in results of older programs.
     std::string command;
-    std::optional<PlanRecord> plan; // the frozen plan; nothing: there is none
-    // The --items of the last run that wrote this file: the limit for the documents of each task.
-    // 0: no limit.
+    std::optional<PlanRecord> plan; // the frozen plan; nullopt: the experiment has no plan
+    // The value of --items in the last run that wrote this file. --items limits the documents of
+    // each task. 0: no limit.
     uint64_t items = 0;
     uint32_t batch = 1; // number of documents that take decode steps together
     // Other facts for readers, in this order: threads, dtypes, positions mode, tokenizer, ABI
@@ -102,7 +103,7 @@ struct Header {
 // Suffix of the arm that runs the reference a second time to measure the noise floor: "full#again".
 inline constexpr std::string_view rerun_suffix = "#again";
 
-// Which arm, budget, protocol, task and seed a record belongs to.
+// The arm, budget, protocol, task and seed to which a record belongs.
 struct Place {
     std::string arm;
     std::string budget = "full"; // "full" | "tokens:128" | "ratio:0.25" | "mib:8"
@@ -138,7 +139,7 @@ struct Item : Place {
     std::string answer, expected;
 };
 
-// Which positions of a prompt a policy kept. The prompt is divided into 64 equal parts. For each
+// The positions of a prompt that a policy kept. The prompt is divided into 64 equal parts. For each
 // layer, KV head and part, the map has the share of positions that were kept.
 struct KeepMap : Place {
     static constexpr uint32_t bin_count = 64;
@@ -150,8 +151,8 @@ struct KeepMap : Place {
     std::string kept;
 };
 
-// The tokens of a prompt up to the eviction, as text. The reference writes it for each document
-// that has keep maps. Results of older programs have none.
+// The tokens of a prompt before the eviction, as text. The run of the reference writes this record
+// for each document that has keep maps. Results of older programs do not have this record.
 struct Prompt : Place {
     std::string item;
     std::vector<std::string>
@@ -165,14 +166,14 @@ struct Timeline : Place {
     std::vector<std::array<uint64_t, 3>> points;
 };
 
-// A metric by the number of tokens after the eviction: values[i] belongs to token i.
+// The values of a metric at each token after the eviction. values[i] is the value at token i.
 struct Curve : Place {
     std::string metric, item;
     std::vector<double> values; // finite numbers
 };
 
 // A warning for readers of the verdicts. If the arm, budget, protocol or task is empty, the warning
-// is about all of them.
+// is about all arms, budgets, protocols or tasks.
 struct Warning {
     std::string arm, budget, protocol, task;
     std::string text;
@@ -187,11 +188,11 @@ inline constexpr size_t longest_name = 200; // limit for the bytes of a name (ar
 inline constexpr size_t longest_text = 4000;
 inline constexpr uint64_t most_records = 20'000'000;
 inline constexpr size_t most_prompt_tokens = 16384;
-// Bytes of a prompt's tokens together. Tokens after this many bytes are left out.
+// Limit for the bytes of all tokens of a prompt together. Tokens beyond this limit are left out.
 inline constexpr size_t most_prompt_text = size_t{256} << 10;
 
-// Appends records to a results file, each on a line of its own. write() returns after the system
-// has got the line, so a killed run loses at most one incomplete line. Thread-safe.
+// Appends records to a results file, each on a line of its own. write() returns after the operating
+// system has received the line, so a killed run loses at most one incomplete line. Thread-safe.
 class Writer {
   public:
     enum class Mode {
@@ -229,9 +230,9 @@ struct ReadResult {
     bool dropped_tail = false; // the last line had no line end and was ignored
 };
 
-// Reads a results file line by line. `take` gets each record with its line number; the header is
-// line 1. The memory that is needed does not depend on the size of the file. Ignores a last line
-// without a line end, whatever it contains. Throws Error(input) "file:line: ...".
+// Reads a results file line by line. `take` gets each record with the number of its line; the
+// header is line 1. The function needs the same memory for files of any size. Ignores a last line
+// without a line end. Throws Error(input) "file:line: ...".
 ReadResult read_records(const std::filesystem::path &path,
                         const std::function<void(Record &&, uint64_t line)> &take);
 
@@ -243,11 +244,11 @@ Header read_header(const std::filesystem::path &path);
 void require_same_experiment(const std::filesystem::path &path, const Header &there,
                              const Header &wanted);
 
-// The name of a plugin whose file differs between two experiments, for example "policy snapkv
-// (snapkv.so)". Empty if no plugin is known to differ.
+// Returns the name of a plugin whose file differs between two experiments, for example "policy
+// snapkv (snapkv.so)". Empty if no plugin is known to differ.
 std::string other_library(const Header &a, const Header &b);
 
-// The lines of the file, without line ends.
+// Return the header and a record as lines of the results file, without line ends.
 std::string header_line(const Header &header);
 std::string record_line(const Record &record);
 

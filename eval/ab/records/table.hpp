@@ -68,16 +68,17 @@ struct MeanMap {
     std::vector<float> bins;
 };
 
-// Which tokens of one item's prompt each arm kept, and the tokens. For the first items of a task.
+// The tokens of one item's prompt, and the marks of the tokens that each arm kept. Only the first
+// items of a task have these data.
 struct KeptTokens {
     std::vector<std::string> tokens; // empty: not recorded
     std::map<std::pair<std::string, std::string>, std::string>
-        kept; // by arm and budget; KeepMap::kept
+        kept; // KeepMap::kept of each arm and budget
 };
 
 struct MeanCurve {
-    // For each position: the number of items that reach it, the mean of their values, and the sum
-    // of the squared distances from the mean.
+    // For each position: the number of items that reach the position, the mean of the items'
+    // values, and the sum of the squared distances from this mean.
     std::vector<uint32_t> items;
     std::vector<double> mean, squares;
 };
@@ -88,7 +89,8 @@ struct Table {
     std::map<PlaceKey, MeanMap> keep_maps;
     std::map<std::array<std::string, 3>, KeptTokens> kept_tokens; // by protocol, task and item
     std::map<PlaceKey, Timeline> timelines;                       // the timeline of the first item
-    std::map<std::pair<PlaceKey, std::string>, MeanCurve> curves; // the text is the metric
+    // the text of the key is the metric
+    std::map<std::pair<PlaceKey, std::string>, MeanCurve> curves;
     std::vector<Warning> warnings;  // the recorded warnings, without repetitions
     std::vector<std::string> notes; // remarks about the file
     uint64_t records = 0;
@@ -96,12 +98,12 @@ struct Table {
     const Cell *find(const CellKey &key) const;
 };
 
-// Reads `path`: a results file, or a folder with results.jsonl. The memory that is needed is never
-// larger than the file.
+// Reads `path`: a results file, or a folder with results.jsonl. The table never needs more memory
+// than the file has bytes.
 Table load_table(const std::filesystem::path &path, Names &names);
 
 // Returns the results file: `path` itself, or results.jsonl in the folder `path`. Throws
-// Error(input) if it does not exist.
+// Error(input) if the file does not exist.
 std::filesystem::path results_file(const std::filesystem::path &path);
 
 // The order in which budgets are listed: first "full", then tokens, ratio and mib, each in rising

@@ -14,8 +14,9 @@ using pipeline::PipelineConfig;
 
 constexpr uint64_t largest_seed = uint64_t{1} << 53; // the largest seed that a config may have
 
-// The arm's pipeline configuration without its policy. If it is equal for two arms, they have the
-// same weights, ops and cache form. Then they can use one pipeline.
+// The arm's pipeline configuration without its policy. If the configuration is equal for two arms,
+// the arms have the same weights, ops and cache form. Two arms with equal configurations can use
+// one pipeline.
 PipelineConfig base_config(const PipelineConfig &arm) {
     PipelineConfig config = arm;
     config.policy = {};
@@ -44,7 +45,7 @@ Arms::Arms(const Experiment &experiment, Options options)
 
 Arms::~Arms() {
     bases_.clear();
-    std::error_code error; // no messages here: a log that cannot be deleted stays
+    std::error_code error; // errors are ignored, so a log that cannot be deleted stays
     for (const fs::path &log : further_logs_) {
         if (fs::file_size(log, error) == 0 && !error) fs::remove(log, error);
     }
@@ -171,7 +172,8 @@ void Arms::begin_logs() {
     has_begun_ = true;
     for (const auto &[log, stem] : new_logs_) {
         remove_log(stem);
-        std::error_code error; // the log is open already; its writer does not use the name
+        // An open log can be renamed, because the writer of the log does not use the name.
+        std::error_code error;
         fs::rename(log, log_part(stem, 1), error);
         if (error)
             throw_error(ErrorKind::runtime, "{}: cannot be renamed: {}", log.string(),
@@ -265,7 +267,7 @@ Arms::Opened Arms::open(size_t run, uint64_t seed, uint64_t document,
         opened.notes = behind.notes;
         opened.next = behind.next;
         // The parent collects data for the policies of all arms, but each arm counts only the data
-        // of its own policy.
+        // of the arm's own policy.
         for (Note &note : opened.notes) note.kv_bytes += opened.session->policy_bytes();
         opened.peak_bytes = opened.session->held_peak_bytes();
         opened.session->end_prompt();

@@ -33,7 +33,7 @@ class Arms {
     };
     // The state of a session's cache at one time while the prompt is read.
     struct Note {
-        // evicted_slots: since the previous note
+        // evicted_slots: number of slots evicted since the previous note
         uint64_t tokens = 0, kv_bytes = 0, evicted_slots = 0;
     };
     // A session that has read its prompt. The policy has got the event "end of the prompt" and has
@@ -45,10 +45,10 @@ class Arms {
         // the original.
         uint64_t policy_bytes = 0;
         // The peak of the bytes of cache and policy data up to now. A copy of the session counts
-        // its own peak.
+        // the peak of the copy.
         uint64_t peak_bytes = 0;
-        // The most likely token after the prompt. It is computed before the eviction at the end of
-        // the prompt.
+        // The most likely token after the prompt. This token is computed before the eviction at the
+        // end of the prompt.
         int32_t next = 0;
         std::vector<Note> notes;
     };
@@ -64,7 +64,7 @@ class Arms {
     // Throws Error(resource) with the arm's name if the prompt does not fit.
     Opened open(size_t run, uint64_t seed, uint64_t document, std::span<const int32_t> prompt);
     // Like open(), but the session has its own prefill, its own memory, and logits after the
-    // prompt. It belongs to no batch.
+    // prompt. The session belongs to no batch.
     Opened open_alone(size_t run, uint64_t seed, uint64_t document,
                       std::span<const int32_t> prompt) {
         return open_by_itself(run, seed, document, prompt, false);
@@ -83,7 +83,7 @@ class Arms {
     // `with_answer` is true, the message says that the tokens include an answer.
     void check_prompt(size_t run, int64_t tokens, bool with_answer);
     // Begins the eviction logs. Call the function after all checks, when the run begins. If
-    // Options::resume is false, it deletes existing logs.
+    // Options::resume is false, the function deletes existing logs.
     void begin_logs();
 
     Pipeline &pipeline(size_t run) { return *base(run).pipeline; }
@@ -110,14 +110,16 @@ class Arms {
         PolicySetup *plan = nullptr;
         std::vector<PolicySetup *> members;
         Collected gathered; // the data that the policies of all members collect
-        // The batch of the parents and their copies. NULL until it is needed.
+        // The batch of the parents and of the parents' copies. NULL until the first session needs
+        // the batch.
         std::unique_ptr<SessionBatch> batch;
         std::deque<Parent> parents; // the oldest is first
     };
     // A pipeline and the runs that use it.
     struct Base {
-        std::unique_ptr<Pipeline> pipeline; // its policy evicts nothing
-        // The batch of the runs that share no prefill. NULL until it is needed.
+        std::unique_ptr<Pipeline> pipeline; // the pipeline's policy evicts nothing
+        // The batch of the runs that share no prefill. NULL until the first session needs the
+        // batch.
         std::unique_ptr<SessionBatch> batch;
         std::vector<Group> groups;
     };
@@ -146,7 +148,8 @@ class Arms {
     std::vector<std::filesystem::path> further_logs_; // logs that are a second or later part
     bool has_begun_ = false;
     size_t kept_prompts_ = 1;
-    // Temporary logs that exist until begin_logs(). Each has the stem of its final name.
+    // Temporary logs that exist until begin_logs(). Each entry has the path of the log, and the
+    // stem of the log's final name.
     std::vector<std::pair<std::filesystem::path, std::string>> new_logs_;
     std::vector<std::unique_ptr<Base>> bases_;
     std::map<std::pair<size_t, uint64_t>, PolicySetup *> plans_; // key: run and seed

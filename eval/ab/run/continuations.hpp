@@ -15,8 +15,8 @@ class Continuations {
     explicit Continuations(ItemContext &context) : context_(context) {}
     ~Continuations();
 
-    // Call this before the first run of new members. It drops the reference's logits of the old
-    // ones.
+    // Call this before the first run of new members. The function drops the reference's logits of
+    // the old members.
     void begin() { reference_logits_.clear(); }
     void run(const PlannedTask &task, const Place &place, size_t run,
              std::span<const Member> members);
@@ -35,7 +35,7 @@ class Continuations {
 
 // Throws Error(input) if the reference's logits of a batch would need too much memory. The function
 // is called before the first measurement. If the error came only at a later batch, the experiment
-// could end after hours, and its results could not be continued with another `batch`.
+// could end after hours. Another `batch` could then not continue the results of the experiment.
 void check_room_for_logits(const PlannedTask &task, Arms &arms);
 
 } // namespace keel::ab

@@ -6,8 +6,8 @@
 
 namespace keel::ab {
 
-// Estimates how long an experiment takes. For this, it takes some of the documents through every
-// run.
+// Estimates how long an experiment takes. The estimate comes from a measurement: every run
+// processes some of the documents.
 class CostProbe {
   public:
     CostProbe(ItemContext &context, DocumentRunner &documents)
@@ -17,12 +17,12 @@ class CostProbe {
     // because weights are read, memory is touched and kernels are compiled.
     void warm_up();
     // Estimates the seconds of each run for a task. The result is [runs]. The time to read a prompt
-    // depends on its length. It is measured for the longest and the shortest of the first
-    // `documents` documents, and interpolated for the others. The remaining time is proportional to
-    // the number of answers.
+    // depends on the length of the prompt. This time is measured for the longest and the shortest
+    // of the first `documents` documents, and interpolated for the other documents. The remaining
+    // time is proportional to the number of answers.
     std::vector<double> estimate(const PlannedTask &task, Protocol protocol, size_t documents);
     // Like estimate(), for a speed task. Measures one prompt of each depth, and some decode steps
-    // after it.
+    // after the prompt.
     std::vector<double> estimate_speed(const PlannedTask &task);
 
   private:

@@ -9,8 +9,8 @@
 
 namespace keel::ab {
 
-// Takes the documents of a task through all runs with all their seeds. Skips the runs of a document
-// whose items are finished.
+// Processes the documents of a task in all runs, with all seeds of each run. For each document,
+// skips the runs whose items are finished.
 class DocumentRunner {
   public:
     DocumentRunner(ItemContext &context, RunProgress &progress)

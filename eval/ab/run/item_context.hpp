@@ -21,8 +21,8 @@ struct Pace {
     double reading = 0, all = 0;
 };
 
-// Data that all items of a run share: the arms, the results and the times. Also opens sessions that
-// have read their prompt, and takes decode steps of several sessions.
+// Data that all items of a run share: the arms, the results and the times. The struct also opens
+// sessions that have read a prompt, and takes decode steps in several sessions.
 struct ItemContext {
     const Experiment &experiment;
     const RunOptions &options;
@@ -32,8 +32,8 @@ struct ItemContext {
 
     // Opens a session that has read the member's prompt. Counts the time as reading time.
     Arms::Opened open(size_t run, uint64_t seed, const Member &member);
-    // Takes one decode step in each session. `items` has the names of their items, for messages.
-    // Throws the error of the first session that fails.
+    // Takes one decode step in each session. `items` has the name of each session's item, for
+    // messages. Throws the error of the first session that fails.
     void take_in(const PlannedTask &task, const Place &place, size_t run,
                  std::span<Session *const> sessions, std::span<const int32_t> ids,
                  std::span<const std::string *const> items, SessionBatch::Read read);
@@ -48,8 +48,8 @@ struct ItemContext {
 Error error_at(const Place &place, const std::string &item, ErrorKind kind,
                const std::string &what);
 
-// Runs `action`. If it throws Error(resource) (memory is full), adds the names of the arm and the
-// item.
+// Runs `action`. If `action` throws Error(resource) (memory is full), adds the names of the arm and
+// the item to the message.
 template <typename Action>
 auto at_arm(const Place &place, const std::string &item, Action &&action) {
     try {

@@ -15,7 +15,8 @@ std::optional<KeepMap> read_keep_map(Session &session, int64_t prompt_tokens) {
     map.kv_heads = cache.shape().kv_heads;
     constexpr int64_t n = KeepMap::bin_count;
     std::vector<uint32_t> heads(
-        std::min(static_cast<size_t>(prompt_tokens), most_prompt_tokens)); // that kept each token
+        // number of heads that kept each token
+        std::min(static_cast<size_t>(prompt_tokens), most_prompt_tokens));
     for (uint32_t l = 0; l < map.layers; ++l) {
         for (uint32_t h = 0; h < map.kv_heads; ++h) {
             std::array<double, n> kept{};
@@ -26,7 +27,7 @@ std::optional<KeepMap> read_keep_map(Session &session, int64_t prompt_tokens) {
                     ++heads[static_cast<size_t>(position)];
             }
             for (int64_t b = 0; b < n; ++b) {
-                // The positions p for which p * n / tokens is b.
+                // Bin b has the positions p for which p * n / prompt_tokens is b, rounded down.
                 const int64_t begin = (b * prompt_tokens + n - 1) / n,
                               end = ((b + 1) * prompt_tokens + n - 1) / n;
                 map.bins.push_back(end > begin

@@ -14,7 +14,7 @@ namespace keel::ab {
 // Measures the memory of a session: the means over all calls of sample().
 class Measured {
   public:
-    // `session` is opened.session, or a copy of it.
+    // `session` is opened.session, or a copy of opened.session.
     Measured(Arms &arms, size_t run, Session &session, const Arms::Opened &opened)
         : arms_(arms), run_(run), session_(session), opened_policy_bytes_(opened.policy_bytes),
           peak_(std::max(opened.peak_bytes, opened.session->held_peak_bytes())) {
@@ -100,8 +100,8 @@ class TimelineNotes {
     uint64_t evicted_;
 };
 
-// Returns which positions of the prompt the cache still holds. Returns nullopt if keys were rotated
-// to other positions, because then the positions do not show which tokens stayed.
+// Returns the positions of the prompt that the cache still holds. Returns nullopt if keys were
+// rotated to other positions, because then the positions do not show which tokens stayed.
 std::optional<KeepMap> read_keep_map(Session &session, int64_t prompt_tokens);
 
 } // namespace keel::ab

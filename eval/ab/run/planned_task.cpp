@@ -37,7 +37,8 @@ PlannedTask plan_task(const Task &task, const Experiment &experiment, const RunO
 }
 
 // Checks the experiment's `batch`. A batch needs tokens that are read one by one, in decode steps.
-// Throws Error(input) if no task has them. Otherwise reports the tasks without them.
+// Throws Error(input) if no task has such decode steps. Otherwise reports the tasks without such
+// decode steps.
 void check_batch(const std::vector<PlannedTask> &tasks, const Config &c,
                  const RunOptions &options) {
     if (c.batch == 1) return;

@@ -16,9 +16,9 @@ struct PlannedTask {
     const Task *task = nullptr;
     std::unique_ptr<TaskItems> items; // NULL for a speed task
     size_t documents = 0;             // number of documents; --items may lower it
-    Longest longest;                  // limits of these documents; not set for a speed task
-    // For a continuation: its tokens are fed one by one, in decode steps, because an arm evicts in
-    // decode steps.
+    Longest longest;                  // bounds for these documents; not set for a speed task
+    // For a continuation. True: tokens are fed one by one, in decode steps, because an arm evicts
+    // in decode steps.
     bool one_by_one = true;
     size_t at_once = 1; // documents that take decode steps together
     // The name of the metric that is written last. An item that has this metric is complete.
@@ -29,7 +29,7 @@ struct PlannedTask {
 
 // One of the units (prompts) that run at the same time.
 struct Member {
-    size_t index = 0; // its index among these units
+    size_t index = 0; // index of this unit among the units that run at the same time
     // Number of the unit's document, and number of the first document that runs at the same time.
     size_t document = 0, first = 0;
     Unit unit;

@@ -49,8 +49,8 @@ void Questions::run(const PlannedTask &task, const Place &place, size_t run,
         for (const Question &question : member.unit.questions) {
             const bool finished = context_.results.is_finished(place, question.item);
             is_pending = is_pending || !finished;
-            // In a batch, finished questions are answered again too. The reason is that the other
-            // rows of a batch affect the rounding of an answer.
+            // In a batch, finished questions are answered again too, because the other rows of a
+            // batch affect the rounding of an answer.
             if (!finished || task.at_once > 1) wanted.push_back({&member, &question});
         }
     }
@@ -118,7 +118,7 @@ std::unique_ptr<Questions::Asked> Questions::ask(const Place &place, size_t run,
     return asked;
 }
 
-// Adds the last token to the answer. Returns false if the answer is then complete.
+// Adds the last token to the answer. Returns false if this token completes the answer.
 bool Questions::look_at_answer(const PlannedTask &task, Asked &a) const {
     a.measured.sample();
     if (a.draws) a.notes.add();

@@ -14,10 +14,10 @@ class Questions {
     explicit Questions(ItemContext &context) : context_(context) {}
     ~Questions();
 
-    // Each question finds the cache as it was after the prompt, because it is asked in a copy of
-    // the session. With kv.max_mib, the copies would share one limit; so the prompt is read again
-    // for each question. If documents run in a batch, task.at_once questions are answered at the
-    // same time.
+    // Each question is asked in a copy of the session. So each question starts from the cache after
+    // the prompt. With kv.max_mib, the copies would share one limit. So with kv.max_mib, the prompt
+    // is read again for each question. If documents run in a batch, task.at_once questions are
+    // answered at the same time.
     void run(const PlannedTask &task, const Place &place, size_t run,
              std::span<const Member> members);
 

@@ -19,7 +19,8 @@ std::string item_key(const Place &place, const std::string &item) {
 
 std::string task_key(const Place &place) { return place.task + "\n" + place.protocol; }
 
-// True if the folder has files, but none of an experiment. Then it is not a results folder.
+// True if the folder has files, but no files of an experiment. Such a folder is not a results
+// folder.
 bool is_foreign(const fs::path &folder) {
     bool has_files = false;
     std::error_code error;
@@ -72,7 +73,7 @@ uint64_t Results::check_items(std::span<const PlannedTask> tasks) const {
     try {
         before = read_header(file()).items;
     } catch (const Error &) {
-        return 0; // if this is an error, Writer reports it
+        return 0; // Writer reports the error if the file must not be overwritten.
     }
     const auto now = static_cast<uint64_t>(options_.items);
     for (const PlannedTask &t : tasks) {
@@ -88,8 +89,8 @@ uint64_t Results::check_items(std::span<const PlannedTask> tasks) const {
     return before;
 }
 
-// Returns the items of the last batch, if `--items` shortened this batch when it was measured. With
-// more documents in the batch now, the numbers may be rounded differently.
+// Returns the items of the last batch, if `--items` shortened this batch when the batch was
+// measured. If the batch has more documents now, the batch's numbers may be rounded differently.
 std::set<std::string> Results::cut_short(std::span<const PlannedTask> tasks,
                                          uint64_t items_before) const {
     std::set<std::string> names; // each name is "TASK\nITEM"
@@ -182,7 +183,8 @@ void Results::open(std::span<const PlannedTask> tasks, const Header &of_run) {
             options_.say(fmt::format("continuing {}: {} items are already measured",
                                      printable(experiment_.config.output.string(), 200),
                                      finished_.size()));
-        // finished_items() may have replaced the file. Now the file gets the header of this run.
+        // finished_items() may have replaced the file. So the header of this run is written to the
+        // file afterwards.
         writer_ = std::make_unique<Writer>(file(), of_run, Writer::Mode::resume);
     }
     if (options_.shard.index == 1)

@@ -37,8 +37,8 @@ class Results {
 
     bool is_finished(const Place &place, const std::string &item) const;
     // True if the reference's second run takes this document. The first documents show whether the
-    // reference repeats its numbers exactly. If it does not, the second run takes all documents, to
-    // measure the differences.
+    // reference repeats its numbers exactly. If the numbers are not repeated exactly, the second
+    // run takes all documents, to measure the differences.
     bool reruns(const Place &place, size_t document) const;
 
     template <typename Record> void write(const Record &record) {

@@ -26,7 +26,7 @@ class Runner {
     Runner &operator=(const Runner &) = delete;
 
     // Estimates the time of the experiment by a measurement on some documents. Writes nothing. Call
-    // it only on a runner with RunOptions::cost_only.
+    // this function only on a runner with RunOptions::cost_only.
     Cost cost();
     // Runs the experiment. Throws the errors of callbacks, and Error(runtime) "cancelled" after
     // HostServices::request_cancel. Finished results stay on disk after an error.
@@ -41,7 +41,8 @@ class Runner {
 
     const Experiment &experiment_;
     const RunOptions options_;
-    // Holds the lock of the results. It is destroyed after arms_, because arms delete log files.
+    // Holds the lock of the results. results_ is destroyed after arms_, because arms delete log
+    // files.
     Results results_;
     std::unique_ptr<Arms> arms_;
     std::vector<PlannedTask> tasks_;

@@ -13,8 +13,8 @@
 namespace keel::ab {
 
 // The part of an experiment's documents that this process takes. Of each `count` consecutive
-// documents, it takes one. Which one it takes varies at random, because the lengths and depths of a
-// task change regularly with the document's number.
+// documents, the process takes one. The place of this document among the `count` documents varies
+// at random, because the lengths and depths of a task change regularly with the document's number.
 struct Shard {
     uint32_t index = 1, count = 1; // index is from 1 to count
 
@@ -36,8 +36,8 @@ Shard parse_shard(std::string_view text);
 std::optional<Shard> shard_from_environment(const std::function<const char *(const char *)> &get);
 
 // Locks a file while this object exists. Creates the file if it does not exist. The system releases
-// the lock when the process ends for any reason. If another process has the lock, waits for it or,
-// without `wait`, throws Error(usage). Throws Error(runtime) for errors of the system.
+// the lock when the process ends for any reason. If another process has the lock: waits for the
+// lock if `wait` is true, else throws Error(usage). Throws Error(runtime) for errors of the system.
 class FileLock {
   public:
     FileLock(const std::filesystem::path &path, bool wait);

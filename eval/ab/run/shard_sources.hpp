@@ -6,15 +6,16 @@
 #include <functional>
 #include <string>
 
-// Which shard this process takes. Options and the environment of launchers can name it.
+// Determines which shard this process takes. Options can name the shard, and environment variables
+// that launchers set can name the shard.
 namespace keel::ab {
 
 struct ShardOptions {
-    std::string shard;   // "2/4" of --shard; empty: not given
-    uint32_t shards = 0; // of --shards; 0: not given
+    std::string shard;   // value of --shard, for example "2/4"; empty: not given
+    uint32_t shards = 0; // value of --shards; 0: not given
 };
 
-// Reads these sources. All that are present must agree.
+// Chooses the shard from these sources. All sources that are present must name the same shard.
 // - --shard I/N
 // - mpirun and srun: see shard_from_environment().
 // - A Slurm array: SLURM_ARRAY_TASK_ID with _COUNT, _MIN, _MAX and _STEP. If --shards N or

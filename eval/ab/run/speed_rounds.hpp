@@ -9,8 +9,9 @@
 
 namespace keel::ab {
 
-// Runs a speed task. For each depth, measures all runs once, then again in the opposite order, and
-// so on. So a slow change of the machine's speed affects all runs equally.
+// Runs a speed task. For each depth, measures all runs in several rounds. Each round has the
+// opposite order of the round before. So a slow change of the machine's speed affects all runs
+// equally.
 class SpeedRounds {
   public:
     SpeedRounds(ItemContext &context, RunProgress &progress);

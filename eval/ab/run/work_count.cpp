@@ -44,14 +44,14 @@ Cost::Row count_work(const PlannedTask &task, Protocol protocol, size_t sampled,
     }
     Sum prefill, decode, steps, questions;
     // together: tokens of the units that take steps together. longest: tokens of the longest of
-    // them.
+    // these units.
     double together = 0, longest = 0;
     size_t members = 0;
     const auto runs = static_cast<double>(per_document);
     for (size_t d = 0; d < sampled; ++d) {
         const double again = d / task.at_once * task.at_once < first_reruns ? 1 : 0;
-        // The steps for units that run together. When an answer ends, another one takes its place
-        // in the batch. At the end, the longest answer may run alone.
+        // The steps for units that run together. When an answer ends, another answer takes the free
+        // place in the batch. At the end, the longest answer may run alone.
         const auto part = [&] {
             const double n =
                 std::max(std::ceil(together / static_cast<double>(task.at_once)), longest);
@@ -60,8 +60,8 @@ Cost::Row count_work(const PlannedTask &task, Protocol protocol, size_t sampled,
             members = 0;
         };
         for (const Unit &unit : task.items->units(d, protocol)) {
-            // With kv.max_mib, the session cannot be copied. Then each further question needs
-            // another prefill of the prompt.
+            // With kv.max_mib, the session cannot be copied. So each further question needs another
+            // prefill of the prompt.
             const uint64_t further = unit.questions.size() > 1 ? unit.questions.size() - 1 : 0;
             const auto prompt = static_cast<double>(unit.prompt.size());
             prefill.add(prompt * static_cast<double>(arms.prefills() + capped * further),

@@ -17,9 +17,9 @@ double answer_score(AnswerMetric metric, std::string_view answer,
 // may come before and after.
 bool contains_words(std::string_view answer, std::span<const std::string> expected);
 
-// Returns the first sentence of the first line. The documents of the tasks "passkey" and "facts"
-// end each answer with a full stop, so the rest is not part of the answer. For example, "
-// 12345.\nWhat" gives "12345".
+// Returns the first sentence of the first line. In the documents of the tasks "passkey" and
+// "facts", each answer ends with a full stop. So the text after the full stop is not part of the
+// answer. For example, " 12345.\nWhat" gives "12345".
 std::string first_sentence(std::string_view answer);
 
 } // namespace keel::ab

@@ -21,15 +21,15 @@ class Filler {
     Filler(std::string_view text, const std::string &name);
 
     // Returns at most `bytes` bytes of filler. The filler ends after a sentence, or after a word
-    // with a full stop that is added. It is nearly as long as `bytes` allows: less than one more
-    // word would fit.
+    // with a full stop that is added. The filler is so long that no further word fits.
     std::string make(SplitMix64 &random, size_t bytes) const;
 
   private:
     std::vector<std::string> pieces_;
 };
 
-// A question, and the first words of its answer. The model gets both as input.
+// A question, and the first words of the answer. The model gets the question and these words as
+// input.
 struct RecallWords {
     std::string question; // for example "What is the pass key?"
     std::string opening;  // for example " The pass key is "

@@ -157,7 +157,7 @@ class JsonlItems : public TaskItems {
         lines_.push_back(std::move(line));
     }
 
-    // Splits a line in LongBench's form. The task's `prompt` is a template; it marks the places of
+    // Splits a line in LongBench's form. The task's `prompt` is a template that marks the places of
     // the context and of the question.
     void split_template(const std::string &context, const std::string &input, Line &line) const {
         const size_t c = task_.prompt.find("{context}"), behind = c + 9,

@@ -25,7 +25,7 @@ struct PromptTokens {
     std::vector<int32_t> context;
     std::vector<int32_t> question; // at least one token
     std::vector<int32_t> opening;  // in a chat, begins with the marks that end the user's turn
-    // True if the prompt would have other tokens if it were encoded as one text.
+    // True if encoding the whole prompt as one text gives other tokens.
     bool split_changes_tokens = false;
 };
 

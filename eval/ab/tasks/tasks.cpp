@@ -75,7 +75,8 @@ class Continuation : public TaskItems {
   private:
     const Task task_;
     std::vector<int32_t> ids_, begin_;
-    // The numbers of tokens that a document takes from the text: in its prompt, and in all.
+    // before_: number of the text's tokens in a document's prompt. stretch_: number of the text's
+    // tokens in the whole document.
     int64_t before_ = 0, stretch_ = 0;
 };
 
@@ -164,7 +165,7 @@ class Recall : public TaskItems {
                               : static_cast<double>(depth) / static_cast<double>(task_.depths - 1);
         return make_passkey(random, filler_, bytes, at);
     }
-    // The number of tokens of the prompt, if it asks the longest question.
+    // The number of tokens of the prompt with the longest question.
     int64_t tokens_of(const RecallDocument &d) const {
         int64_t longest = 0;
         for (const RecallQuestion &q : d.questions) {
@@ -209,8 +210,8 @@ void add_question(const PromptTokens &tokens, Protocol protocol, Unit &shared, Q
     const auto append = [](std::vector<int32_t> &to, std::span<const int32_t> ids) {
         to.insert(to.end(), ids.begin(), ids.end());
     };
-    // If the answer has no opening, the last token of the question takes its place: the model reads
-    // it after the eviction.
+    // If the answer has no opening, the last token of the question is used as the opening: the
+    // model reads this token after the eviction.
     const size_t held_back = tokens.opening.empty() ? 1 : 0;
     const std::span<const int32_t> question = tokens.question;
     const auto before = question.first(question.size() - held_back),
