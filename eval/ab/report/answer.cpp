@@ -11,7 +11,7 @@ namespace {
 
 using Members = std::vector<const Contrast *>;
 
-// A sentence names at most this many contrasts, those against the reference first.
+// Largest number of contrasts that a sentence names. Contrasts with the reference come first.
 constexpr size_t most_named = 3;
 
 // A loss that is shown and smaller than the margin counts as equivalent or non-inferior.
@@ -61,7 +61,8 @@ class Answer {
     }
     const Contrast *first() const { return groups_.begin()->second.front(); }
 
-    // What the members are, in comparison with `b`; empty: with different arms.
+    // Returns the outcome in words, for example "better than full". `b` is the arm with which all
+    // members are compared. If `b` is empty, the members are compared with different arms.
     static std::string claim(Outcome outcome, const std::string &b) {
         const auto to = [&](const char *word) { return b.empty() ? "" : word + b; };
         switch (outcome) {
@@ -93,8 +94,8 @@ class Answer {
         return out + ".";
     }
 
-    // "window at tokens:128 under question_blind (-0.36 [-0.44, -0.28]; 2.0 KiB instead of 8.0
-    // KiB)"
+    // One contrast as text. For example: "window at tokens:128 under question_blind (-0.36 [-0.44,
+    // -0.28]; 2.0 KiB instead of 8.0 KiB)"
     std::string one(const Contrast &c, bool is_one_arm) const {
         std::string out = arm_text(c.a, c.a_budget);
         if (!is_one_arm) out += " against " + arm_text(c.b, c.b_budget);

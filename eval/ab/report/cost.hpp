@@ -7,7 +7,8 @@
 
 namespace keel::ab {
 
-// The planned runs of an experiment and their expected cost, as text and as JSON.
+// Describe the planned runs of an experiment and the expected cost of the runs, as text and as
+// JSON.
 std::string cost_text(const Experiment &experiment, const Cost &cost);
 nlohmann::ordered_json cost_json(const Experiment &experiment, const Cost &cost);
 

@@ -9,7 +9,7 @@ namespace {
 
 constexpr size_t most_curve_points = 64, timeline_points = 40'000, map_characters = 1'200'000;
 constexpr size_t most_depths = 24, most_lengths = 24;
-// Bytes of the tokens' texts, and of the characters that say which arm kept them.
+// Limit for the bytes of the tokens' texts and of the characters that show which arm kept a token.
 constexpr size_t most_token_bytes = 1'000'000;
 
 class PictureWriter {
@@ -50,7 +50,8 @@ class PictureWriter {
                1;
     }
 
-    // The depths of a heat map: those of the items, or equal parts if there are many.
+    // The depths of a heat map: the depths of the items, or equal parts if the items have many
+    // different depths.
     struct Depths {
         explicit Depths(const std::set<float> &found) : is_binned(found.size() > most_depths) {
             if (is_binned) {
@@ -179,7 +180,8 @@ class PictureWriter {
             uint64_t evicted = 0;
             for (size_t i = 0; i < n; ++i) {
                 evicted += timeline.points[i][2];
-                // The last point of each stretch represents it, with the sum of its evictions.
+                // `step` consecutive points become one point: the last of these points, with the
+                // sum of their evictions.
                 if (i % step != step - 1 && i + 1 != n) continue;
                 w_.row(timeline.points[i][0], timeline.points[i][1], evicted);
                 evicted = 0;
@@ -209,7 +211,8 @@ class PictureWriter {
                 skipped, table_.keep_maps.size()));
     }
 
-    // The first items of each task: the tokens of the prompt, and which arms kept them.
+    // Writes the tokens of the prompt, and the arms that kept each token, for the first items of
+    // each task.
     void write_tokens() {
         size_t left = most_token_bytes, skipped = 0;
         for (const auto &[key, item] : table_.kept_tokens) {
@@ -238,7 +241,7 @@ class PictureWriter {
     const Table &table_;
 };
 
-// The items of a cell without their numbers. Most cells of a task have the same ones.
+// The items of a cell, without the measured numbers. Most cells of a task have the same items.
 using ItemKey = std::tuple<uint32_t, uint32_t, int64_t, float>;
 
 std::vector<ItemKey> items_of(const Cell &cell) {
@@ -269,7 +272,8 @@ void write_item_numbers(DataWriter &writer, const Table &table, const Names &nam
             writer.out.end_array().end_array();
         }
     });
-    // Rows: item, document (empty: the item is a document of its own), tokens, depth.
+    // Columns of a row: item, document, tokens, depth. An empty document means that the item is the
+    // only one of its document.
     writer.list("itemSets", is_wanted, [&] {
         for (const auto *set : order) {
             writer.out.begin_array();

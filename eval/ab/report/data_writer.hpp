@@ -12,10 +12,10 @@
 #include <string_view>
 #include <vector>
 
-// Internal to the files that write the data of the page.
+// Only the files that write the data of the page include this header.
 namespace keel::ab {
 
-// A number as JSON with six digits, which is enough for a chart.
+// A number as JSON. Six digits are enough for a chart.
 struct Short {
     std::string json;
 };
@@ -29,7 +29,8 @@ inline Short short_number(const std::optional<double> &value) {
     return value ? short_number(*value) : Short{"null"};
 }
 
-// Numbers for texts, because each text is repeated thousands of times.
+// Gives each text a number, so that the data has each text only once. Without numbers, the data
+// would repeat each text thousands of times.
 class Texts {
   public:
     size_t operator()(const std::string &text) {
@@ -44,7 +45,7 @@ class Texts {
     std::vector<std::string> list_;
 };
 
-// Writes lists and tables as JSON. Names are numbers into `names`.
+// Writes lists and tables as JSON. A name is written as an index into the list `names`.
 class DataWriter {
   public:
     template <typename Fill> void list(std::string_view name, bool is_wanted, Fill &&fill) {
@@ -52,7 +53,7 @@ class DataWriter {
         if (is_wanted) fill();
         out.end_array();
     }
-    // A table. Its first `texts` columns are numbers of names.
+    // Writes a table. The first `texts` columns of the table are indices of names.
     template <typename Fill>
     void table(std::string_view name, std::initializer_list<const char *> columns, int texts,
                Fill &&fill) {
@@ -94,9 +95,10 @@ class DataWriter {
     std::vector<std::string> notes;
 };
 
-// Keep maps, kept tokens, timelines, curves and heat maps. `level`: as in report_data().
+// Writes keep maps, kept tokens, timelines, curves and heat maps. `level` has the same meaning as
+// in report_data().
 void write_pictures(DataWriter &writer, const Table &table, int level);
-// The number of each item in each cell.
+// Writes the number of each item in each cell.
 void write_item_numbers(DataWriter &writer, const Table &table, const Names &names, int level);
 
 } // namespace keel::ab

@@ -23,7 +23,7 @@ std::string count_text(uint64_t count, const char *one) {
     return fmt::format("{} {}{}", count, one, count == 1 ? "" : "s");
 }
 
-// Each distinct text of the cells, in their order, without empty ones.
+// Returns the distinct texts of the cells, in the order of the cells, without empty texts.
 template <typename Of> std::vector<std::string> distinct(const Table &table, Of of) {
     std::vector<std::string> out;
     for (const Cell &cell : table.cells) {

@@ -7,10 +7,11 @@
 
 namespace keel::ab {
 
-// How the experiment was made, for the methods section of a paper.
+// Describes how the experiment was made, for the methods section of a paper.
 struct Methods {
     std::vector<std::string> paragraphs;
-    std::vector<std::string> references; // of the statistical methods that the paragraphs name
+    // References for the statistical methods that the paragraphs name.
+    std::vector<std::string> references;
 };
 Methods methods_of(const Table &table, const Summary &summary);
 

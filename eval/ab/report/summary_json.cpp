@@ -150,7 +150,7 @@ Json margins_json(const std::vector<Contrast> &contrasts) {
 Json summary_json(const Summary &s) {
     Json j;
     j["format"] = "keel-ab-summary/1";
-    // The same header as in the results.
+    // The header in summary.json is equal to the header of the results.
     j["header"] = Json::parse(header_line(s.header));
     j["plan"] = plan_line(s.header);
     j["primary"] = s.primary;

@@ -11,14 +11,14 @@ namespace {
 
 using TextRow = std::vector<std::string>;
 
-// Counts characters, not bytes.
+// Returns the number of characters of a text, not of bytes.
 size_t width(const std::string &text) {
     return static_cast<size_t>(std::count_if(text.begin(), text.end(), [](char c) {
         return (static_cast<unsigned char>(c) & 0xC0) != 0x80;
     }));
 }
 
-// Aligned columns, two spaces apart. Columns in `right` are aligned to the right.
+// Formats rows as aligned columns, two spaces apart. Columns in `right` are aligned to the right.
 std::string aligned(const std::vector<TextRow> &rows, const std::vector<bool> &right) {
     std::vector<size_t> widths(right.size());
     for (const TextRow &row : rows)

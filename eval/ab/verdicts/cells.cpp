@@ -7,8 +7,9 @@
 namespace keel::ab {
 namespace {
 
-// The interval of a rate whose items share documents. It is Wilson's interval for the effective
-// number of items: the number of independent items with the same standard error.
+// The interval of a rate whose items share documents. The function returns Wilson's interval for
+// the effective number of items. The effective number of items is the number of independent items
+// that would have the same standard error.
 Interval rate_interval(const ClusterSums &sums, const Statistics &s) {
     const auto n = static_cast<double>(sums.items);
     const double rate = sums.mean(), binomial = rate * (1 - rate) / n;

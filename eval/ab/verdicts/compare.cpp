@@ -33,8 +33,8 @@ bool is_wanted(const std::vector<std::string> &list, const std::string &name) {
     return list.empty() || std::find(list.begin(), list.end(), name) != list.end();
 }
 
-// Checks the names in an option. A wrong name would select no contrast, and then the comparison
-// would always pass.
+// Checks the names in an option. A wrong name would select no contrast, and a comparison without
+// contrasts always passes.
 void check_names(const std::vector<std::string> &wanted, const Table &table, const char *option,
                  std::string CellKey::*member) {
     std::set<std::string> all;
@@ -150,7 +150,8 @@ uint64_t check_items(const Cell &first, const Cell &second, bool same_model, con
     return other_lengths;
 }
 
-// Chooses the cells of the first experiment that are compared, and the ones that decide.
+// Chooses the cells of the first experiment that are compared, and the cells whose contrasts
+// decide.
 class CellChoice {
   public:
     CellChoice(const Table &before, const Cells &after, const CompareOptions &options)
@@ -166,7 +167,7 @@ class CellChoice {
         return !is_definition && (cell.kind.is_quality() || options_.speed);
     }
 
-    // The number of contrasts that decide.
+    // The number of deciding contrasts.
     uint64_t deciding() const {
         uint64_t found = 0;
         for (const Cell &cell : before_.cells) {
@@ -185,8 +186,8 @@ class CellChoice {
     const CompareOptions &options_;
 };
 
-// Without an interval, no loss can be shown. So this function adds a note about contrasts without
-// one.
+// If a contrast has no interval, no loss can be shown. So this function adds a note about contrasts
+// without an interval.
 void note_undecided(Comparison &comparison) {
     uint64_t undecided = 0;
     for (const Contrast &c : comparison.contrasts)
@@ -233,8 +234,8 @@ Comparison compare_results(const fs::path &first, const fs::path &second,
     Cells cells;
     for (const Cell &cell : after.cells) cells[cell] = &cell;
     const CellChoice choice(before, cells, options);
-    // With hundreds of contrasts, the intervals reach farther into the tails than with the planned
-    // ones, so more resamples are needed.
+    // A comparison may have hundreds of contrasts. Its intervals then reach farther into the tails
+    // than the intervals of a few planned contrasts, so more resamples are needed.
     constexpr uint64_t most_resamples = 1'000'000;
     out.statistics.resamples = std::max(
         out.statistics.resamples,

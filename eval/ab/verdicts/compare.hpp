@@ -8,13 +8,13 @@
 #include <string>
 #include <vector>
 
-// Compares two experiments, cell by cell and item by item. For example, the experiments ran at two
-// commits, on two machines, or with two quantizations.
+// Compares two experiments, cell by cell and item by item. Examples are experiments at two commits,
+// on two machines, or with two quantizations.
 namespace keel::ab {
 
 struct CompareOptions {
-    Margins margins; // these replace the first experiment's margins of the same metrics
-    std::optional<double> confidence;              // nullopt: use that of the first experiment
+    Margins margins; // margins that replace the first experiment's margins of the same metrics
+    std::optional<double> confidence; // nullopt: the confidence of the first experiment
     std::vector<std::string> arms, tasks, metrics; // names to compare; empty: all
     // If true, contrasts of times, rates and bytes decide too.
     bool speed = false;
@@ -28,7 +28,7 @@ struct Comparison {
     bool same_config = false;     // the config hashes are equal: same program and same experiment
     bool same_experiment = false; // the same experiment, possibly run by another program
     std::vector<Contrast> contrasts; // A is the second experiment, B is the first
-    // About cells and items that only one experiment has, and about different models.
+    // Notes about cells and items that only one experiment has, and about different models.
     std::vector<std::string> notes;
     // Number of deciding contrasts: the contrasts that decide whether the comparison passes.
     uint64_t decided = 0;
@@ -37,12 +37,14 @@ struct Comparison {
     // Number of deciding contrasts with an open result: the loss may be larger or smaller than the
     // margin.
     uint64_t unproven = 0;
-    uint64_t lost = 0; // cells of the first experiment that are missing in the second
-    // Items of the first experiment that are missing in a cell that both experiments have.
+    // Number of cells of the first experiment that are missing in the second experiment.
+    uint64_t lost = 0;
+    // Number of items of the first experiment that are missing in the second experiment, in cells
+    // that both experiments have.
     uint64_t lost_items = 0;
     bool strict = false;
-    // Why there is no verdict: a plan was changed, or one of the experiments has fewer items than
-    // its plan. Empty: there is a verdict.
+    // The reason why there is no verdict: a plan was changed, or one of the experiments has fewer
+    // items than planned. Empty: there is a verdict.
     std::string label;
 
     // True if the comparison passes under the options.
@@ -52,9 +54,10 @@ struct Comparison {
     }
 };
 
-// Compares two results. `first` and `second` are folders or results files. Throws Error(input) if
-// they have no cell in common, or if items with the same name have different contents: another
-// document, depth or expected answer, or another prompt length although the models are the same.
+// Compares the results of two experiments. `first` and `second` are folders or results files.
+// Throws Error(input) if the results have no cell in common. Throws Error(input) if items with the
+// same name have different contents: another document, depth or expected answer, or another prompt
+// length with the same model.
 Comparison compare_results(const std::filesystem::path &first, const std::filesystem::path &second,
                            const CompareOptions &options);
 

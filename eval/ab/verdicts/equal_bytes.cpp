@@ -8,8 +8,8 @@
 namespace keel::ab {
 namespace {
 
-// Two sizes that differ by at most this share count as one. The ends of blocks and tables of
-// indices cause such differences.
+// Two sizes that differ by at most this share count as equal. Partly filled blocks and tables of
+// indices cause such small differences.
 constexpr double same_size = 0.005;
 
 bool nearly_equal(double a, double b) {
@@ -24,7 +24,7 @@ std::string budgets_text(const Cell &low, const Cell &high) {
 
 Interval range_of(const Series &cells) { return {cells.front()->kv_bytes, cells.back()->kv_bytes}; }
 
-// Returns every measured size that both arms reach, each once.
+// Returns the measured sizes that both arms reach, without duplicates.
 std::vector<double> common_sizes(const Series &a, const Series &b) {
     const Interval x = range_of(a), y = range_of(b);
     std::vector<double> out;
@@ -117,7 +117,7 @@ EqualBytes compare_at_equal_bytes(
             });
         for (size_t i = 0; i < arms.size(); ++i) {
             for (size_t j = i + 1; j < arms.size(); ++j) {
-                // The arm that was declared first is b: the other arm is compared with it.
+                // b is the arm that was declared first. The other arm is compared with b.
                 const auto &[b, b_series] = arms[i];
                 const auto &[a, a_series] = arms[j];
                 if (!wanted(a, b)) continue;

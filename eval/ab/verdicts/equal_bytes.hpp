@@ -14,29 +14,31 @@ namespace keel::ab {
 
 // Two arms that are not compared, because their ranges of bytes do not overlap.
 struct Apart {
-    // The budgets have the form that they have in Contrast.
-    std::string a, a_budget, b, b_budget, protocol, task; // budgets: as in Contrast
+    // a_budget and b_budget have the same form as in Contrast.
+    std::string a, a_budget, b, b_budget, protocol, task;
     Interval a_bytes, b_bytes;
 
-    // The distance between the two ranges in bytes, and as a share of the smaller range's upper
-    // end.
+    // The distance between the two ranges: in bytes, and as a share of the upper end of the range
+    // with fewer bytes.
     double gap_bytes() const;
     double gap_share() const;
 };
 
 struct EqualBytes {
-    std::vector<Contrast> contrasts; // these have no family, noise, Holm adjustment or verdict
+    // contrasts without a family, noise floor, Holm adjustment or verdict
+    std::vector<Contrast> contrasts;
     std::vector<Apart> apart;
 };
 
-// An arm at a size in bytes. If the size is between those of two budgets, each item's number is
-// interpolated linearly in bytes between its numbers at the two budgets (for ratios, between the
-// logarithms). The peak is interpolated in the same way. Only items that both cells have are used.
+// An arm at a size in bytes. If the size is between the sizes at two budgets, each item's number is
+// interpolated linearly in bytes between the item's numbers at the two budgets (for ratios, between
+// the logarithms). The peak is interpolated in the same way. Only items that both cells have are
+// used.
 struct AtBytes {
     std::vector<Point> points;
     std::string budget; // for example "tokens:64", or "tokens:64 to tokens:128"
     double peak_bytes = 0;
-    bool interpolated = false; // no run held these bytes
+    bool interpolated = false; // true: no run held exactly these bytes
 };
 // `cells` are the cells of one arm, protocol, task and metric, in rising order of bytes.
 AtBytes arm_at_bytes(const std::vector<const Cell *> &cells, double bytes);

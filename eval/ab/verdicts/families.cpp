@@ -12,7 +12,8 @@
 namespace keel::ab {
 namespace {
 
-// The inference for a sample of c.clusters documents, of which k have the largest possible loss.
+// Returns the inference for a sample of c.clusters documents in which k documents have the largest
+// possible loss.
 std::shared_ptr<const Inference> if_documents_lose(const Contrast &c, uint64_t k) {
     return std::make_shared<PairedRateInference>(PairedCounts{c.clusters - k, 0, k, 0});
 }
@@ -23,8 +24,7 @@ void find_detectable(Contrast &c, double level) {
     if (c.clusters < 2) return;
     double least = 0;
     if (c.bounded) {
-        // At least this number of documents must differ, all with the same sign, whatever the
-        // spread is.
+        // For every spread, at least this number of documents must differ, all with the same sign.
         const auto needed = documents_needed(c.clusters, level,
                                              [&](uint64_t k) { return if_documents_lose(c, k); });
         if (!needed) return;
@@ -32,8 +32,8 @@ void find_detectable(Contrast &c, double level) {
     }
     if (const double error = c.standard_error.value_or(0); error > 0)
         least = std::max(least, minimal_detectable_effect(error, c.freedom, 1 - level));
-    // A detectable ratio of ten or more has no meaning. It appears if there are few rounds and they
-    // differ much.
+    // A detectable ratio of ten or more has no meaning. A ratio of ten or more appears if there are
+    // few rounds, and if these rounds differ much.
     if (c.ratio && least > std::log(10.0)) return;
     c.detectable = std::max(c.noise, c.bounded ? std::min(1.0, least) : effect_of(least, c.ratio));
 }
@@ -72,7 +72,7 @@ Verdict verdict_of(const Contrast &c, double level) {
 }
 
 // Applies Holm's method to one claim about each member. `p_of` is the member with the claim's
-// p-value. `claim` gets each contrast that has this p-value, with its adjusted p-value. A planned
+// p-value. `claim` gets each contrast that has this p-value, with the adjusted p-value. A planned
 // contrast without a p-value counts in the adjustment with p = 1.
 template <typename Claim>
 void decide(const std::vector<Contrast *> &members, size_t size,
@@ -105,7 +105,7 @@ void find_p_values(Contrast &c, const Margins &margins) {
 void settle_difference(Contrast &c, double level) {
     const Interval noise = noise_band(c);
     if (c.p_adjusted > level) {
-        // The interval reaches the noise floor already, except for rounding.
+        // The interval already reaches the noise floor. Only rounding may leave a small gap.
         c.interval->low = std::min(c.interval->low, noise.high);
         c.interval->high = std::max(c.interval->high, noise.low);
     } else if (c.effect > 0) {
@@ -117,7 +117,8 @@ void settle_difference(Contrast &c, double level) {
 
 void settle_margin(Contrast &c, double level) {
     if (!c.margin) return;
-    // A contrast that is shown to be a gain cannot be a loss, and the reverse.
+    // A contrast that is shown to be a gain cannot be a loss. A contrast that is shown to be a loss
+    // cannot be a gain.
     double &implied = c.gain() > 0 ? c.p_non_inferior_adjusted : c.p_non_superior_adjusted;
     implied = std::min(implied, c.p_adjusted);
     const Interval band = c.margin_band();

@@ -12,14 +12,14 @@ namespace keel::ab {
 
 inline constexpr const char *changed_plan_label = "exploratory: the plan was changed";
 
-// The label of a contrast in the results of `header`; empty if it needs none. `contrast` must be
-// measured. A contrast of the reference with itself gets only changed_plan_label, because the
-// reference does not run twice on all items.
+// Returns the label of a contrast in the results of `header`. Empty: the contrast needs no label.
+// `contrast` must be measured. A contrast of the reference with itself gets only
+// changed_plan_label, because the reference does not run twice on all items.
 std::string label_of(const Header &header, const Contrast &contrast);
 
 // Gives the contrast its label. A labelled contrast is exploratory, unless it is an early look
-// under the plan's rule for looks. `looks`: the looks so far; NULL: they are not known, so an early
-// look has no verdict.
+// under the plan's rule for looks. `looks`: the looks so far. If `looks` is NULL, earlier looks are
+// unknown, so an early look has no verdict.
 void label_contrast(const Header &header, Contrast &contrast, LookBook *looks = nullptr);
 
 // One line about the plan: "plan: 0123 (frozen before the run)", or that no plan was frozen.

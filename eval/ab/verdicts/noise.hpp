@@ -28,12 +28,12 @@ class Noise {
     Noise(const Table &table, const Names &names, const Statistics &statistics);
 
     // The noise floor of a contrast; effects up to it count as noise. For quality metrics: the mean
-    // of |first run - second run| over the items. This bounds the change of the mean for any choice
-    // of documents; it is 0 if all numbers are equal to the bit. For times and rates, which differ
-    // in every run: the end of the difference's interval that is farther from 0. The floor is 0 if
-    // the reference ran only once.
+    // of |first run - second run| over the items. This mean bounds the change of a metric's mean
+    // for any choice of documents. The floor is 0 if all numbers are equal to the bit. For times
+    // and rates, which differ in every run: the end of the difference's interval that is farther
+    // from 0. The floor is 0 if the reference ran only once.
     double of(const Contrast &contrast) const;
-    // The contrasts of the second run with the first.
+    // The contrasts of the reference's second run with its first run.
     const std::vector<Contrast> &contrasts() const { return contrasts_; }
 
   private:

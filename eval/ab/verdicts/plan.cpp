@@ -23,7 +23,8 @@ Plan::Plan(const Table &table)
     : primary_(table.header.statistics.primary), contrasts_(table.header.contrasts),
       sweeps_(table.header.sweeps) {
     if (!primary_.empty()) return;
-    // Older results may have no primary metric. Then the first quality metric is used.
+    // Older results may have no primary metric. For these results, the first quality metric is
+    // used.
     for (const Cell &cell : table.cells) {
         if (!cell.kind.is_quality() || cell.arm.ends_with(rerun_suffix)) continue;
         primary_ = cell.task + "/" + cell.metric;
@@ -71,7 +72,8 @@ void Plan::note_missing(const std::vector<Contrast> &contrasts,
                                         printable(one.a, 60), printable(one.b, 60),
                                         printable(on, 120)));
     }
-    // In older results, the primary may be a whole task. Then it may have both tests and sizes.
+    // In older results, the primary metric may be a whole task. The contrasts of a whole task may
+    // have tests and sizes.
     bool is_size = false, is_test = false;
     for (const Contrast &c : contrasts) {
         if (!is_primary(c.task, c.metric)) continue;

@@ -19,7 +19,7 @@ class Plan {
     const std::string &primary() const { return primary_; } // Summary::primary
     bool is_primary(const std::string &task, const std::string &metric) const;
     bool is_default() const { return contrasts_.empty(); } // true if there is no list
-    // True if the contrast is planned. Its kind, arms, task and metric must be set.
+    // True if the contrast is planned. The contrast's kind, arms, task and metric must be set.
     bool has(const Contrast &contrast) const;
     // True if the pair of arms is in the list, in either order, or if there is no list.
     bool lists(const std::string &a, const std::string &b) const;

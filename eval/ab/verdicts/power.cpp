@@ -20,16 +20,19 @@ struct PowerCurves {
     PowerAt find, non_inferior;
 };
 
-// Hits and other shares. The test's variance comes from the documents that differ.
+// Computes the power for hits and other shares. The variance of the test comes from the documents
+// that differ.
 PowerCurves curves_of_shares(const Contrast &c, double margin, double level) {
     const auto n = static_cast<double>(c.clusters);
     const double error = c.standard_error.value_or(0);
-    // The mean square of a document's difference. One document more that differs wholly is added,
-    // as in the verdict's test, because a small pilot may have seen none.
+    // `seen` is the mean square of the documents' differences in the pilot. Below, one more
+    // document with a difference of 1 is added, as in the test of the verdict, because a small
+    // pilot may have no document that differs.
     const double seen = error * error * (n - 1) + c.effect * c.effect;
     const double differ = static_cast<double>(c.gains + c.losses) * c.step;
     const double step = (n * seen + 1) / (differ + 1);
-    // A difference of the margin needs documents that differ.
+    // If the true difference is the margin, some documents must differ. So `square` has a lower
+    // bound.
     const double square = std::max((n * seen + 1) / (n + 1), margin * step);
     return {[=](double documents) { return power_of_score(margin, square, documents, level); },
             [=](double documents) {
@@ -37,12 +40,12 @@ PowerCurves curves_of_shares(const Contrast &c, double margin, double level) {
             }};
 }
 
-// Means and ratios. A loss of the margin and its exclusion have the same power, because the spread
-// does not depend on the difference.
+// Computes the power for means and ratios. The power to find a loss of the margin is equal to the
+// power to exclude this loss, because the spread does not depend on the difference.
 PowerCurves curves_of_means(const Contrast &c, double margin, double level) {
     const auto n = static_cast<double>(c.clusters);
     const double spread = c.standard_error.value_or(0) * std::sqrt(n);
-    // On the scale of the test, which is the logarithm for a ratio.
+    // The margin on the scale of the test. For a ratio, this scale is the logarithm.
     const double distance = !c.ratio                     ? margin
                             : c.meaning.higher_is_better ? -std::log1p(-margin)
                                                          : std::log1p(margin);
@@ -53,7 +56,7 @@ PowerCurves curves_of_means(const Contrast &c, double margin, double level) {
     return {power, power};
 }
 
-// Why the pilot says nothing about the contrast; empty if it does.
+// Returns the reason why the pilot gives no power for the contrast. Empty: the pilot gives a power.
 std::string why_unknown(const Contrast *c) {
     if (c == nullptr || c->items == 0) return "the pilot has no results of it";
     if (c->clusters < 2 || !c->standard_error) return "the pilot has fewer than two documents";

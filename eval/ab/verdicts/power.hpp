@@ -14,33 +14,38 @@
 namespace keel::ab {
 
 struct PowerOptions {
-    Margins margins;    // replace the results' own margins of these metrics
-    double power = 0.8; // wanted
+    Margins margins;    // margins that replace the results' margins of the same metrics
+    double power = 0.8; // the wanted power
 };
 
 // One planned contrast.
 struct PowerRow {
     Hypothesis hypothesis;
-    // What the power is computed for: documents of the experiment, or rounds of a speed.
+    // The number for which the power is computed: documents of the experiment, or rounds of a speed
+    // task.
     uint64_t documents = 0;
     uint64_t pilot_documents = 0;
-    std::string unknown; // why nothing is known about the power; empty: it is known
-    // To find a true difference of the margin (the verdict "worse" for a loss), and the documents
-    // for the wanted power. Nothing: no number of documents is enough.
+    std::string unknown; // why the power is unknown; empty: the power is known
+    // find_power: probability to find a true difference that is as large as the margin. A loss that
+    // is found has the verdict "worse". find_needed: number of documents for the wanted power;
+    // nullopt: no number of documents is enough.
     double find_power = 0;
     std::optional<uint64_t> find_needed;
-    // To show non-inferiority by the margin, if the arms do not differ.
+    // non_inferior_power: probability to show non-inferiority by the margin if the arms do not
+    // differ. non_inferior_needed: number of documents for the wanted power; nullopt: no number is
+    // enough.
     double non_inferior_power = 0;
     std::optional<uint64_t> non_inferior_needed;
 };
 
 struct PowerTable {
     double power = 0.8;
-    double level = 0; // of each contrast: (1 - confidence) / tests, the first step of Holm's method
+    // Level of each contrast: (1 - confidence) / tests, the first step of Holm's method.
+    double level = 0;
     uint64_t tests = 0;
     std::vector<PowerRow> rows;
 
-    // Contrasts whose margin is not reached with the wanted power, one line each.
+    // Returns one line for each contrast that has less than the wanted power for its margin.
     std::vector<std::string> warnings() const;
 };
 
@@ -48,8 +53,9 @@ struct PowerTable {
 // Throws Error(input) if `options` has a margin for a metric that no planned contrast has.
 PowerTable power_of_pilot(const Summary &pilot, const PowerOptions &options);
 
-// The contrasts of an experiment that has not run yet. `plan`: its plan, with the number of
-// documents. The contrasts are looked up in the pilot by arms, budgets, protocol, task and metric.
+// Computes the power of the planned contrasts of an experiment that has not run yet. `plan` is the
+// plan of the experiment, with the number of documents. Each contrast is looked up in the pilot by
+// arms, budgets, protocol, task and metric.
 PowerTable power_of_experiment(const Summary &pilot, const Experiment &experiment,
                                const PlanRecord &plan, const PowerOptions &options);
 

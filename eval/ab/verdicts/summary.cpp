@@ -93,8 +93,8 @@ class Builder {
         return out;
     }
 
-    // Returns the reference's cell that belongs to the cell of an arm: the one at the same budget,
-    // or else the one with the whole cache.
+    // Returns the reference's cell that belongs to the cell of an arm: the cell at the same budget,
+    // or the cell with the whole cache if there is no cell at the same budget.
     const Cell *reference_of(const Cell &cell) const {
         for (const std::string &budget : {cell.budget, std::string("full")})
             if (const Cell *found =
@@ -265,8 +265,8 @@ class Builder {
         return arm_text(arm, budget) + (is_own ? " (prefill of its own)" : "");
     }
 
-    // Arms that hold the same bytes while items are scored may have had different peaks before.
-    // Adds a note about the pair with the largest difference between the peaks.
+    // Adds a note about the pair of arms with the largest difference between the peaks. Arms that
+    // hold the same bytes while items are scored may have had different peaks before.
     void note_peaks() {
         constexpr double alike = 1.1;
         double most = alike;

@@ -24,8 +24,8 @@ struct CellSummary {
     // items share documents.
     std::optional<Interval> interval;
     double median = 0, p25 = 0, p75 = 0, p99 = 0;
-    // True if the cell is on the Pareto front, so no other arm has at least its quality with at
-    // most its bytes. For on_front, the bytes are the mean while items are scored; for
+    // True if the cell is on the Pareto front, so no other arm has at least the cell's quality with
+    // at most the cell's bytes. For on_front, the bytes are the mean while items are scored; for
     // on_peak_front, the peak.
     bool on_front = false, on_peak_front = false;
 };
@@ -40,7 +40,7 @@ struct SpeedRow {
 
 struct Summary {
     Header header;
-    std::string primary; // "task/metric"; in older results it may be a task's name
+    std::string primary; // "task/metric"; in older results possibly the name of a task
     uint64_t records = 0;
     std::vector<CellSummary> cells;
     // Contrasts with the reference come first, then pairs of other arms. Each group has the order
@@ -48,17 +48,18 @@ struct Summary {
     std::vector<Contrast> contrasts;
     std::vector<Contrast> equal_bytes;
     std::vector<Apart> apart;
-    std::vector<Contrast> noise; // the second run of the reference against its first
+    std::vector<Contrast> noise; // the reference's second run compared with its first run
     std::vector<SpeedRow> speeds;
-    std::vector<Warning> warnings;  // recorded warnings, and warnings that the numbers cause
-    std::vector<std::string> notes; // about comparisons, and about contrasts that were left out
+    std::vector<Warning> warnings; // recorded warnings, and warnings that the numbers cause
+    // notes about comparisons, and about contrasts that were left out
+    std::vector<std::string> notes;
 };
 
 // Computes the summary. `table` must outlive the summary. `looks`: see label_contrast(). Throws
 // Error(input) if the table has no items.
 Summary summarize(const Table &table, const Names &names, LookBook *looks = nullptr);
 
-// The contents of summary.json. docs/reference/experiments.md describes them.
+// The contents of summary.json. docs/reference/experiments.md describes summary.json.
 nlohmann::ordered_json summary_json(const Summary &summary);
 
 // The list of contrasts in summary.json.

@@ -46,23 +46,28 @@ struct Contrast {
     // True for planned contrasts. Other contrasts are exploratory: they have an effect and an
     // interval, but no p-value and no verdict.
     bool planned = false;
-    bool is_listed = false; // one of the planned contrasts, even if a label makes it exploratory
-    // Why the contrast has no verdict although its results exist; see labels.hpp. Empty: no reason.
+    // true: one of the planned contrasts, even if a label makes the contrast exploratory
+    bool is_listed = false;
+    // The reason why the contrast has no verdict although there are results; see labels.hpp. Empty:
+    // there is no such reason.
     std::string label;
-    // The looks at this contrast, if the plan has a rule for early looks. Then p-values are
-    // sequential, and the interval is the repeated confidence interval of this look.
+    // The looks at this contrast, if the plan has a rule for early looks. If there are looks,
+    // p-values are sequential, and the interval is the repeated confidence interval of the present
+    // look.
     std::shared_ptr<const SpendingLooks> looks;
     std::string family;  // planned contrasts with the same family share one Holm adjustment
     double at_bytes = 0; // equal_bytes: the bytes of each arm while items are scored
     // equal_bytes: the peak bytes of each arm.
     double a_peak_bytes = 0, b_peak_bytes = 0;
-    // equal_bytes: no run held these bytes. The arm's numbers are between those of two budgets.
+    // equal_bytes: true if no run held these bytes. The arm's numbers are then interpolated between
+    // the numbers at two budgets.
     bool a_interpolated = false, b_interpolated = false;
     // For speeds: tokens in the cache. Each length has a contrast of its own. Below 0 for other
     // metrics.
     int64_t length = -1;
-    // True if B is the reference and its numbers were not measured, because they follow from the
-    // definition: the distance of the reference from itself.
+    // True if B is the reference, and if B's numbers were not measured. The metric is a distance
+    // from the reference, and the distance of the reference from itself follows from the
+    // definition.
     bool implied = false;
 
     // True if the metric is the distance of A from the reference (kld, top1). An arm that changes
@@ -72,22 +77,25 @@ struct Contrast {
 
     uint64_t items = 0, clusters = 0, only_a = 0, only_b = 0;
     // The numbers of clusters in which A's mean is above B's (gains) and below B's (losses).
-    uint64_t gains = 0, losses = 0; // clusters in which A's mean is above B's, and below B's
-    // The mean distance between A's and B's means in the clusters with a gain or a loss.
+    uint64_t gains = 0, losses = 0;
+    // The mean distance between A's mean and B's mean, over the clusters with a gain or a loss.
     double step = 0;
     uint64_t identical = 0; // pairs whose numbers are equal
     std::string missing;    // an item that only one of the arms has
     bool yes_no = false;    // all numbers are 0 or 1
-    // Pairs by which arm has a 1. Nothing if a number is not 0 or 1, or is interpolated.
+    // The numbers of pairs in which both arms, only A, only B, or neither arm has a 1. nullopt if a
+    // number is not 0 or 1, or is interpolated.
     std::optional<PairedCounts> pair_counts;
     bool bounded = false;   // all numbers are shares from 0 to 1, of a quality metric
     bool ratio = false;     // the effect is A / B - 1 with geometric means, else A - B
     bool geometric = false; // mean_a and mean_b are geometric means
-    // In the metric's units. For speeds they are trimmed means.
+    // The means of A and B and the effect, in the metric's units. For speeds, the means are trimmed
+    // means.
     double mean_a = 0, mean_b = 0, effect = 0;
     // The interval of the effect. After settle_verdicts(), a planned contrast has a simultaneous
-    // interval: all intervals of the family hold together at the confidence. An end is open if a
-    // later step of Holm's procedure excludes it. Other contrasts have their individual interval.
+    // interval: all intervals of the family hold together at the confidence. An end of the interval
+    // is open if a later step of Holm's procedure excludes this end. Other contrasts have their
+    // individual interval.
     std::optional<Interval> interval;
     bool low_is_open = false, high_is_open = false;
     bool enough = true;                     // there are enough documents for reliable intervals
@@ -95,16 +103,16 @@ struct Contrast {
     // The method of the interval and of p: "score (McNemar, Tango)", "score, shares", "t" or
     // "trimmed t".
     std::string method;
-    // For planned contrasts: gives p-values and intervals. For a ratio, it works on the logarithm
-    // of the effect.
+    // For planned contrasts: gives p-values and intervals. For a ratio, the inference is about the
+    // logarithm of the effect.
     std::shared_ptr<const Inference> inference;
-    // The standard error of the effect over clusters. For a ratio, it is that of the logarithm of
-    // the effect.
+    // The standard error of the effect over clusters. For a ratio: the standard error of the
+    // logarithm of the effect.
     std::optional<double> standard_error;
     double freedom = 0; // degrees of freedom of the standard error
 
-    // The noise floor: two runs of the reference differ by up to this effect. It must be set before
-    // settle_verdicts().
+    // The noise floor: two runs of the reference differ by up to this effect. The noise floor must
+    // be set before settle_verdicts() is called.
     double noise = 0;
     // True if two runs of one experiment have equal bits in all metrics that would show a
     // difference. compare_results() sets it.
@@ -116,8 +124,8 @@ struct Contrast {
     double p_adjusted = 1; // p, adjusted by Holm's method
     uint64_t family_size = 0;
     // The smallest true effect that an experiment of this size, with this number of contrasts,
-    // detects with probability 0.8. It is never below an effect that was measured but not shown.
-    // nullopt if no effect can be detected.
+    // detects with probability 0.8. This effect is never below an effect that was measured but not
+    // shown. nullopt if no effect can be detected.
     std::optional<double> detectable;
     Verdict verdict = Verdict::not_distinguishable;
     // For planned contrasts: the metric's margin, in units of the effect. nullopt if the margin is
@@ -128,8 +136,8 @@ struct Contrast {
     // compared with the same level as p. Holm's method adjusts each of the two over the family.
     std::optional<double> p_non_inferior, p_non_superior;
     double p_non_inferior_adjusted = 1, p_non_superior_adjusted = 1;
-    // The larger of the two p-values. It is the p-value of the test that the effect is within the
-    // margin.
+    // The larger of p_non_inferior and p_non_superior. This number is the p-value of the test that
+    // the effect is within the margin.
     std::optional<double> p_within() const;
     double p_within_adjusted() const;
     // Claims about margins. The interval agrees with each claim. For an equal rerun, non_inferior
@@ -147,13 +155,13 @@ struct Contrast {
     Interval margin_band() const;
 };
 
-// Fills in all numbers of `contrast`. Its names and meaning must be set before. If there are no
-// pairs, only the counts are set.
+// Fills in all numbers of `contrast`. The names and the meaning of `contrast` must be set before
+// the call. If there are no pairs, only the counts are set.
 void measure_contrast(Contrast &contrast, const Pairs &pairs, const Statistics &statistics);
 
-// Makes the contrasts of two cells. `named` has their names. Speeds get one contrast for each
-// length, because speeds differ more between lengths than between arms. Other metrics get one
-// contrast.
+// Makes the contrasts of two cells. `named` has the names of the two cells. Speeds get one contrast
+// for each length, because speeds differ more between lengths than between arms. Other metrics get
+// one contrast.
 std::vector<Contrast> contrast_cells(const Contrast &named, const Cell &a, const Cell &b,
                                      const Names &names, const Statistics &statistics);
 
@@ -165,8 +173,8 @@ double effect_of(double on_scale, bool ratio);
 // the bootstrap has too few resamples for this confidence.
 std::optional<Interval> interval_of_effect(const Contrast &contrast, double confidence);
 
-// The difference that is assumed for one more document. It is the mean over the documents that
-// differ, plus one document that differs completely.
+// The difference that is assumed for one more document: the mean difference of the documents that
+// differ and of one added document with the largest possible difference.
 double step_of_unseen(const Contrast &contrast);
 
 // For planned contrasts: computes Holm's adjustment in each family, simultaneous intervals,
