@@ -156,8 +156,8 @@ class Bench {
     }
 
     // The first steps touch memory for the first time and allocate buffers. So the warm-up runs
-    // them before the measurement. Its prompt is as long as the largest chunk of the longest
-    // prompt, so that the buffers are large enough.
+    // such steps before the measurement. The warm-up's prompt is as long as the largest chunk of
+    // the longest prompt, so that the buffers are large enough.
     void warm_up() {
         int64_t most = 16;
         for (const int64_t tokens : options_.prefill)
@@ -298,7 +298,8 @@ class Bench {
     int64_t longest_prefill() const {
         return *std::max_element(options_.prefill.begin(), options_.prefill.end());
     }
-    // Returns the decode at the largest depth with one sequence, or NULL if none was measured.
+    // Returns the decode at the largest depth with one sequence, or NULL if no decode with one
+    // sequence was measured.
     const DecodeSamples *deepest_decode() const {
         const DecodeSamples *deepest = nullptr;
         for (const DecodeSamples &samples : decode_)
@@ -342,7 +343,7 @@ class Bench {
         report_.ops.push_back(std::move(result));
     }
 
-    // The bytes that one step reads: weights, K and V.
+    // Returns the bytes that one step reads: weights, K and V.
     double bytes_read(const DecodeSamples &samples) const {
         return static_cast<double>(pipeline_.engines().weight_bytes_per_token() + samples.kv_read);
     }
@@ -378,8 +379,8 @@ class Bench {
         report_.decode.push_back(std::move(result));
     }
 
-    // The speed-up over one sequence at the same depth. Each round measures both, one after the
-    // other.
+    // Returns the speed-up over one sequence at the same depth. Each round measures one sequence
+    // and several sequences, one after the other.
     std::optional<double> of_one(const DecodeSamples &samples) const {
         const auto one =
             std::find_if(decode_.begin(), decode_.end(), [&](const DecodeSamples &other) {
@@ -417,8 +418,8 @@ class Bench {
         r.repeat = options_.repeat;
         r.read_plain = Spread::of(plain_).median;
         r.read_prefetched = Spread::of(prefetched_).median;
-        // The probe's buffer stays resident, so its size is subtracted. The peak before the probe
-        // was measured separately.
+        // The probe's buffer stays resident, so the size of the buffer is subtracted. The peak
+        // before the probe was measured separately.
         const uint64_t peak = peak_resident_bytes();
         r.peak_resident_bytes =
             std::max(peak_before_probe_, peak > r.probe_bytes ? peak - r.probe_bytes : 0);

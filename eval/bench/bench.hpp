@@ -60,17 +60,18 @@ struct DecodeResult {
     // Bytes read per second at the median rate: the weights once in each step, and K and V of each
     // sequence.
     double bytes_per_second = 0;
-    // The memory bandwidth in bytes per second, measured before each round. It has no samples if
+    // The memory bandwidth in bytes per second, measured before each round. There are no samples if
     // the probe is off.
     Spread probe;
     std::optional<double> of_bandwidth; // share of the bandwidth: the median of the rounds' ratios
-    double submits = 0, waits = 0;      // for each step; a step gives one token for each sequence
+    // numbers for each step; a step gives one token for each sequence
+    double submits = 0, waits = 0;
 };
 
 // A pass that is measured op by op.
 struct OpsResult {
     bool is_prefill = false;
-    // tokens: number of tokens in this pass. depth: number of tokens in the cache before it.
+    // tokens: number of tokens in this pass. depth: number of tokens in the cache before the pass.
     int64_t tokens = 0, depth = 0;
     // The time of the same number of tokens at the median rate, without op-by-op measurement.
     double seconds = 0;
@@ -103,13 +104,13 @@ struct BenchReport {
     std::vector<DecodeResult> decode;
     std::vector<OpsResult> ops; // the prefill pass first, then the decode pass
 };
-// The number of tokens in the cache before a decode at `depth`. The first step of a model is always
-// a prompt; so for depth 0, the cache has one token.
+// Returns the number of tokens in the cache before a decode at `depth`. The first step of a model
+// is always a prompt. So for depth 0, the cache has one token.
 int64_t bench_tokens_before(int64_t depth);
 
-// Floating-point operations of a prompt of `tokens` tokens. They include two operations for each
-// product of a token and a weight (the output projection counts only for the last token), and
-// causal attention over all slots.
+// Returns the number of floating-point operations for a prompt of `tokens` tokens. The number
+// includes two operations for each product of a token and a weight, and causal attention over all
+// slots. The output projection counts only for the last token.
 double prefill_flop(const ModelConfig &model, int64_t tokens);
 
 // Runs the measurement. Throws Error(usage) for lengths that do not fit in the context, and

@@ -14,8 +14,8 @@ double prefill_flop(const ModelConfig &m, int64_t tokens) {
     const double ffn_weights = 3 * d(m.hidden_size) * d(m.intermediate_size);
     const double matrices = 2 * n * d(m.layers) * (attention_weights + ffn_weights);
     const double output = 2 * d(m.hidden_size) * d(m.vocab_size);
-    // Query i attends to i + 1 keys. Each key needs a product with the query, and its value another
-    // product.
+    // Query i attends to i + 1 keys. Each key needs one product with the query. Each value needs
+    // one product with its probability.
     const double attention = 4 * d(m.layers) * d(m.q_size()) * n * (n + 1) / 2;
     return matrices + output + attention;
 }

@@ -28,8 +28,8 @@ double tensor_bytes(const keel_tensor &t) {
                : elements(t) / d(t.shape[t.rank - 1]) * row_bytes(t);
 }
 
-// Bytes of a weight on the device. If the op falls back to another device, the bytes of the
-// original form.
+// Returns the bytes of a weight on the device. If the op falls back to another device, returns the
+// bytes of the weight's original form.
 double weight_bytes(const Device &device, const Weight &weight) {
     return weight.is_ready(device) ? d(static_cast<int64_t>(weight.bytes(device)))
                                    : tensor_bytes(*weight.shape());
@@ -51,8 +51,8 @@ struct Cache {
     double slots = 0;            // slots in use of all heads together
 };
 
-// The number of pairs of a query and a slot that the query attends to, over all heads. Of the m
-// queries, only those from number `first` on count.
+// Returns the number of pairs of a query and a slot to which the query attends, over all heads. Of
+// the m queries, only the queries from number `first` on count.
 double pairs_seen(const Cache &cache, int64_t m, int64_t first, int64_t heads, bool is_causal,
                   int64_t window) {
     double pairs = 0;
@@ -120,7 +120,7 @@ OpWork op_work(Device &device, const PlannedOp &op, const keel_op_args *args) {
         const std::string_view name = slot.name;
         if (name == "w" || name == "scores.out" || name.starts_with("kv.") ||
             name.starts_with("tables."))
-            continue; // the switch below counts these
+            continue; // the switch below counts this tensor
         if (name == "out" && is_of_keys(op.op())) continue;
         work.bytes += tensor_bytes(slot.tensor) * (slot.access == OpCall::Access::in_out ? 2 : 1);
     }

@@ -10,7 +10,8 @@
 
 namespace keel {
 
-// The work of one call of an op. It does not depend on the kernel. 0 means that it is not counted.
+// The work of one call of an op. The work does not depend on the kernel. 0 means that the work is
+// not counted.
 struct OpWork {
     // Number of floating-point operations. Only matmul, attention and attention scores are counted.
     // A call of attention with several queries and scores multiplies queries and keys a second time
@@ -23,9 +24,9 @@ struct OpWork {
 // counted.
 OpWork op_work(Device &device, const PlannedOp &op, const keel_op_args *args);
 
-// True if the peak of f32 multiply-adds that probes/flops.hpp measures limits the op. This is so if
-// the op runs on the processor in f32. A kernel named "fast" multiplies in 8 or 16 bits, so it may
-// be faster than this peak.
+// True if the f32 peak limits the op. The f32 peak is the peak of f32 multiply-adds, which
+// probes/flops.hpp measures. The f32 peak limits ops that run on the processor in f32. A kernel
+// named "fast" multiplies in 8 or 16 bits, so the kernel may be faster than the f32 peak.
 bool f32_peak_limits(const Device &device, const PlannedOp &op);
 
 // The sum over all calls of one part of the model with one kernel. A part is for example "down"
@@ -33,7 +34,7 @@ bool f32_peak_limits(const Device &device, const PlannedOp &op);
 struct OpTotal {
     std::string part, op, kernel;
     uint64_t calls = 0;
-    double seconds = 0, flop = 0, bytes = 0; // of all calls together
+    double seconds = 0, flop = 0, bytes = 0; // sums over all calls
     bool f32_peak_limits = false;            // the result of f32_peak_limits()
 
     double flops() const { return seconds > 0 ? flop / seconds : 0; } // operations per second
@@ -41,11 +42,12 @@ struct OpTotal {
     double bytes_per_second() const { return seconds > 0 ? bytes / seconds : 0; }
 };
 
-// While this object exists, it times every op of a pipeline's engines. It waits for the device
-// after each op. So on a device with a queue it measures the time of the op alone, not the op's
-// share of a step. Steps are not recorded for resubmission and not queued ahead during this time.
-// Ops that sequences of a batch share (keel.batched_decode/1) are not timed. Use the object only on
-// the thread that runs the pipeline. The pipeline must outlive it.
+// While an OpTimes object exists, the object times every op of a pipeline's engines. The object
+// waits for the device after each op. So on a device with a queue the object measures the time of
+// the op alone, not the op's share of a step. While the object exists, steps are not recorded for
+// resubmission and not queued ahead. Ops that sequences of a batch share (keel.batched_decode/1)
+// are not timed. Use the object only on the thread that runs the pipeline. The pipeline must
+// outlive the object.
 class OpTimes {
   public:
     explicit OpTimes(Pipeline &pipeline);

@@ -39,7 +39,8 @@ OpTotal sum(const std::vector<OpTotal> &ops) {
     return all;
 }
 
-// The times in the table are for one pass: the whole prompt, or one decoded token.
+// Returns the number of passes in a result. The times in the table are for one pass: the whole
+// prompt, or one decoded token.
 double passes(const OpsResult &r) {
     return r.is_prefill ? 1 : static_cast<double>(std::max<int64_t>(r.tokens, 1));
 }

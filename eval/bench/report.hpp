@@ -14,8 +14,8 @@ std::string bench_table(const BenchReport &report, std::string_view version);
 // The report as JSON, with all samples. Rates are per second, sizes are in bytes.
 nlohmann::ordered_json bench_json(const BenchReport &report, std::string_view version);
 
-// The parts of text and JSON for BenchReport::ops. If there are no ops: an empty text, an empty
-// array.
+// The parts of the text and of the JSON for BenchReport::ops. If there are no ops, the text or the
+// array is empty.
 std::string ops_tables(const BenchReport &report);
 nlohmann::ordered_json ops_json(const BenchReport &report);
 

@@ -10,8 +10,8 @@
 namespace keel {
 namespace {
 
-// Limit for the bytes of the outputs of one step. The host keeps the outputs of the second
-// pipeline's step.
+// Limit for the bytes of the outputs of one step. The host keeps the outputs of a step of the
+// second pipeline in memory.
 constexpr uint64_t record_bytes = uint64_t{256} << 20;
 constexpr int64_t largest_chunk = 32; // limit for the tokens of a chunk
 
@@ -128,7 +128,7 @@ class Comparison {
         : a_(a), b_(b), options_(options), judge_(a, b, options, report_), session_a_(a),
           session_b_(b) {
         // With `resync`, the first pipeline computes each op from the second pipeline's numbers. So
-        // a separate session runs the first pipeline with its own numbers.
+        // a separate session runs the first pipeline with the first pipeline's own numbers.
         if (options.resync) free_ = std::make_unique<Session>(a);
     }
 

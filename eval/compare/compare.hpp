@@ -12,14 +12,16 @@ namespace keel {
 
 struct CompareOptions {
     std::vector<int32_t> prompt; // at least one token
-    // Number of decode steps after the prompt. They use the greedy tokens of the second pipeline.
+    // Number of decode steps after the prompt. The decode steps use the greedy tokens of the second
+    // pipeline.
     int64_t steps = 8;
     // If true, the outputs of each op in the first pipeline are overwritten with those of the
     // second pipeline after the comparison. So both pipelines run every op on equal inputs.
     bool resync = true;
     // if set, the bound of all ops, instead of the table in op_bounds.cpp
     std::optional<double> bound;
-    // Folder for the inputs of the first op that is beyond its bound. nullopt: they are not saved.
+    // Folder for the inputs of the first op whose error is beyond the bound. nullopt: the inputs
+    // are not saved.
     std::optional<std::filesystem::path> save;
     Progress progress; // reports stage "compare", in steps
 };
@@ -31,14 +33,14 @@ struct CompareFinding {
     std::optional<int64_t> layer;
     std::string op, kernel_a, kernel_b, tensor, place;
     double a = 0, b = 0, error = 0, bound = 0;
-    std::filesystem::path saved; // folder with the saved inputs; empty if they were not saved
+    std::filesystem::path saved; // folder with the saved inputs; empty if nothing was saved
 };
 
 // The sum over all calls of one part of the model, for all layers and steps.
 struct CompareRow {
     std::string part; // the op's label without step and layer, for example "down"
     std::string op, kernel_a, kernel_b;
-    uint64_t calls = 0, beyond = 0; // beyond: calls with an element beyond its bound
+    uint64_t calls = 0, beyond = 0; // beyond: calls with an element beyond the bound
     // Error and bound of the element with the largest ratio of error to bound.
     double worst = 0, bound = 0;
     double ratio = 0;              // worst / bound
@@ -74,16 +76,16 @@ struct CompareReport {
     uint64_t beyond = 0;              // number of calls with an element beyond its bound
     std::vector<CompareRow> rows;     // in the order of their first call
     std::vector<CompareLayer> layers; // both pipelines use their own numbers
-    // True if the pipelines have different dtypes of weights or cache. These dtypes then cause most
-    // of the differences, so the bounds are wide.
+    // True if the pipelines have different dtypes of weights or cache. If true, the dtypes cause
+    // most of the differences, so the bounds are wide.
     bool is_across_dtypes = false;
     std::string dtypes_first, dtypes_second; // for example "weights q4_0, KV f16"
     CompareLogits logits;
     bool passed() const { return !finding; }
 };
 
-// Runs both pipelines on the same tokens and compares them op by op. Throws Error(input) if they
-// run different ops, because the models, policies or chunks differ.
+// Runs both pipelines on the same tokens and compares them op by op. Throws Error(input) if the
+// pipelines run different ops, because the models, policies or chunks differ.
 CompareReport compare_pipelines(Pipeline &first, Pipeline &second, const CompareOptions &options);
 
 } // namespace keel

@@ -28,9 +28,10 @@ keel_dtype weight_dtype(const PlannedOp &op) {
     return op.weight() != nullptr ? op.weight()->dtype() : none;
 }
 
-// True if the op copies blocks of the cache: to a larger memory, or for a forked sequence. These
-// ops are not compared. The device decides when memory grows, and the bytes after the last token of
-// a block have old values. A wrong copy appears in the ops that read the cache.
+// True if the op copies blocks of the cache: to a larger memory, or for a forked sequence. Ops that
+// copy blocks are not compared, because the device decides when memory grows, and because the bytes
+// after the last token of a block have old values. A wrong copy is found later, in the ops that
+// read the cache.
 bool moves_blocks(const PlannedOp &op) { return op.tag().role == Role::kv_block_copy; }
 
 } // namespace
@@ -60,9 +61,9 @@ void OpJudge::before(const PlannedOp &op, const keel_op_args *args) {
 
 void OpJudge::after(const PlannedOp &op, const keel_op_args *args) {
     if (moves_blocks(op)) return;
-    // The first pipeline has an additional op. end_step() reports it. This function must not,
-    // because the first pipeline may run ops again to find the one whose numbers are not finite.
-    // That second pass ends with an error of its own.
+    // The first pipeline has an additional op. end_step() reports the additional op. after() must
+    // not report the op, because the first pipeline may run ops a second time, to find the op whose
+    // numbers are not finite. The second pass ends with another error.
     if (next_ >= records_.size()) {
         if (surplus_.empty()) surplus_ = op.label();
         return;

@@ -20,9 +20,10 @@ class OpJudge {
             CompareReport &report);
 
     void begin_step(const std::string &name);
-    // Call this after each op of the second pipeline. It keeps the op's outputs.
+    // Keeps the op's outputs. Call this function after each op of the second pipeline.
     void record(const PlannedOp &op, const keel_op_args *args);
-    // Call these before and after each op of the first pipeline. after() compares the outputs.
+    // Call before() before each op of the first pipeline, and after() after the op. after()
+    // compares the outputs.
     void before(const PlannedOp &op, const keel_op_args *args);
     void after(const PlannedOp &op, const keel_op_args *args);
     void end_step(); // throws Error(input) if only one pipeline ran some op

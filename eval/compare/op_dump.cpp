@@ -20,7 +20,8 @@ bool begins_with(std::string_view text, std::string_view start) {
     return text.substr(0, start.size()) == start;
 }
 
-// True for tensors that the op never writes, and for tensors that are read separately.
+// True for inputs that need not be read before the op runs: the op does not write these tensors, or
+// another function reads them.
 bool is_late(std::string_view name) {
     return begins_with(name, "kv.") || begins_with(name, "to.") || begins_with(name, "tables.") ||
            name == "w";
@@ -128,8 +129,8 @@ template <typename T> std::vector<std::byte> bytes_of(const std::vector<T> &valu
 
 namespace {
 
-// The number of slots of each head that a compaction reads. The lengths in the view cannot be used,
-// because they may be those before or those after the compaction.
+// Returns the number of slots of each head that a compaction reads. The lengths in the view cannot
+// be used, because they may be the lengths before or after the compaction.
 std::vector<int32_t> gathered_slots(Device &device, const keel_kv_gather_args &a) {
     std::vector<int32_t> slots = read_ints(device, *a.count);
     const std::vector<int32_t> index = read_ints(device, *a.index);
@@ -183,7 +184,7 @@ OpDump::OpDump(Device &device, const PlannedOp &op, const keel_op_args *args)
         if (slot.access == OpCall::Access::out) continue;
         add(device, slot.tensor, slot.name, slot.access == OpCall::Access::in ? "in" : "in_out");
     }
-    // The op changes the cache, so its rows must be read before it runs.
+    // The op changes the cache, so the rows of the cache must be read before the op runs.
     if (op.op() == KEEL_OP_KV_REROTATE) add_view(device, *as<keel_kv_rerotate_args>(args).kv, {});
     if (op.op() == KEEL_OP_KV_GATHER) {
         const auto &a = as<keel_kv_gather_args>(args);

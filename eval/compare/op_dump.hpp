@@ -14,8 +14,8 @@ namespace keel {
 // op.json, and a dense .bin file for each tensor. docs/reference/compare.md describes the files.
 class OpDump {
   public:
-    // Reads the inputs that the op may overwrite. complete() reads the other inputs later, if they
-    // are needed: large tables, weights, and a cache that the op does not change.
+    // Reads the inputs that the op may overwrite. If the other inputs are needed, complete() reads
+    // these inputs later: large tables, weights, and a cache that the op does not change.
     OpDump(Device &device, const PlannedOp &op, const keel_op_args *args);
 
     // Adds the other inputs after the op ran: RoPE tables, the cache if the op does not change it,

@@ -50,7 +50,7 @@ std::vector<SlotRange> written_slots(Device &device, keel_op op, const keel_op_a
 }
 
 // Arrays with a column for each slot are written up to the length of each head. The columns after
-// it have old values, so they are not compared.
+// this length have old values, so these columns are not compared.
 void set_limits(OpOutput &output, keel_op op, const std::vector<int32_t> &lengths) {
     const auto &shape = output.values.shape;
     const bool per_slot = op == KEEL_OP_ATTENTION_SCORES || op == KEEL_OP_KEY_PROJECT ||

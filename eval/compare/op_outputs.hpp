@@ -11,14 +11,14 @@ namespace keel {
 // The values of an output after a call of an op.
 struct OpOutput {
     TensorValues values;
-    // is_kv_row: the values are rows of the cache, written through its view. is_key: the rows are
-    // keys.
+    // is_kv_row: the values are rows of the cache, written through the cache's view. is_key: the
+    // rows are keys.
     bool is_kv_row = false, is_key = false;
     // For each entry of the outermost dimension: the number of valid entries of the next dimension.
     // Empty: all entries are valid.
     std::vector<int64_t> limits;
 
-    // True if this element is valid, so that it is compared.
+    // True if this element is valid. Only valid elements are compared.
     bool counts(size_t element) const;
 };
 

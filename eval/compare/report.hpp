@@ -8,7 +8,7 @@
 namespace keel {
 
 // The report as text for the terminal: a table of the ops, the logits, and the first element beyond
-// its bound.
+// the bound.
 std::string compare_table(const CompareReport &report);
 nlohmann::ordered_json compare_json(const CompareReport &report);
 

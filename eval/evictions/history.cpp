@@ -65,8 +65,8 @@ void read_heads(const JsonNode &record, LogLine &line) {
     }
 }
 
-// Returns the minimum, the quartiles and the maximum of the scores. Returns nullopt if one of them
-// is null, because the log has null for an infinite score.
+// Returns the minimum, the quartiles and the maximum of the scores. Returns nullopt if one of these
+// five numbers is null. The log has null for an infinite score.
 std::optional<std::array<double, 5>> read_scores(const JsonNode &scores) {
     std::array<double, 5> values{};
     constexpr std::array<const char *, 5> keys = {"min", "p25", "median", "p75", "max"};
@@ -97,7 +97,9 @@ LogLine read_line(std::string_view content, const std::string &file, size_t numb
     if (record.find("evicted")) {
         line.evicted = whole(record, "evicted", line.held * line.heads);
         line.evicted_max = whole(record, "evicted_max", line.held);
-    } else { // for logs of older versions; correct if all heads of the layer have the same length
+        // logs of older versions; the numbers are correct if all heads of the layer have the same
+        // length
+    } else {
         line.evicted_max = line.held - line.kept_min;
         line.evicted = line.evicted_max * line.heads;
     }
@@ -143,7 +145,8 @@ LogHistory parse_eviction_log(std::string_view content, const std::string &name)
         try {
             history.lines.push_back(read_line(line, name, number));
         } catch (const Error &) {
-            // An incomplete last line is ignored, because a killed run leaves one.
+            // An incomplete last line is ignored, because a killed run may leave an incomplete
+            // line.
             if (is_whole || history.lines.empty()) throw;
             history.is_cut_off = true;
         }

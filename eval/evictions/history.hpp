@@ -20,7 +20,7 @@ struct LogLine {
     std::string time, trigger, policy, allocator; // may be empty in logs of older versions
     double seconds = 0;
     uint32_t layer = 0, heads = 0;
-    int64_t budget = 0; // 0 if the log does not have it
+    int64_t budget = 0; // 0 if the log has no budget
     int64_t held = 0, kept_min = 0, kept_max = 0;
     // evicted: slots evicted in all heads together. evicted_max: slots evicted in the head that
     // lost most.
@@ -28,13 +28,13 @@ struct LogLine {
     uint64_t freed_bytes = 0;
     double microseconds = 0;
     int64_t moved_keys = 0;
-    std::vector<int64_t> kept;                   // [heads]; empty if the log does not have it
+    std::vector<int64_t> kept;                   // [heads]; empty if the log has no such numbers
     std::vector<std::vector<TokenRun>> runs;     // [heads]; empty: policy.log_positions was off
     std::optional<std::array<double, 5>> scores; // minimum, quartiles, maximum
     double pressure_share = 1;
-    std::string pressure; // the reason if memory was short; empty if it was not
-    // About the model, see EvictionSource. windowed_layers is the number of layers that keep only a
-    // window. all_layers and window are 0 if there are none.
+    std::string pressure; // the reason if memory was short; empty: there was enough memory
+    // Numbers about the model, see EvictionSource. windowed_layers is the number of layers that
+    // keep only a window. all_layers and window are 0 if the model has no such layers.
     uint32_t windowed_layers = 0, all_layers = 0;
     int64_t window = 0;
 };
@@ -42,12 +42,12 @@ struct LogLine {
 struct LogHistory {
     std::string file;
     std::vector<LogLine> lines; // in the order of the file
-    // the last line is incomplete, because the run was killed; it is ignored
+    // true: the last line is incomplete, because the run was killed; the line is ignored
     bool is_cut_off = false;
 };
 
-// Reads a log. Its contents are not trusted. Throws Error(input) "FILE:LINE: expected ..., found
-// ..." for the first invalid line.
+// Reads a log. The contents of the log are not trusted. Throws Error(input) "FILE:LINE: expected
+// ..., found ..." for the first invalid line.
 LogHistory read_eviction_log(const std::filesystem::path &path);
 // Reads a log from the text `content`. `name` is the file's name in messages.
 LogHistory parse_eviction_log(std::string_view content, const std::string &name);
@@ -63,8 +63,8 @@ std::vector<LogLayer> log_layers(const LogHistory &history,
 // Returns the sequence with the most lines.
 uint64_t longest_sequence(const LogHistory &history);
 
-// Which tokens of a sequence were left after each eviction. The picture shows one head of a layer,
-// or the mean over its heads.
+// The tokens of a sequence that were left after each eviction. The picture shows one head of a
+// layer, or the mean over the heads of the layer.
 struct KeepPicture {
     uint32_t layer = 0;
     std::optional<uint32_t> head; // nullopt: the mean over all heads
@@ -72,8 +72,8 @@ struct KeepPicture {
     std::vector<int64_t> at;      // [columns] number of tokens at each eviction
     std::vector<std::string> why; // [columns] the trigger of each eviction
     size_t bins = 0;              // number of bins of equal width for the positions
-    // [columns, bins] The share of a bin's tokens that were left. Below 0 if none of these tokens
-    // existed yet.
+    // [columns, bins] The share of a bin's tokens that were left. Below 0 if no token of the bin
+    // existed at the eviction.
     std::vector<float> share;
 };
 // Makes a picture with at most `columns` evictions and at most `bins` bins. The evictions are
@@ -103,18 +103,18 @@ struct LogTotals {
         uint64_t lines = 0, freed_bytes = 0;
         double kept_sum = 0; // sum over lines of the mean number of kept slots
         int64_t kept_min = 0, kept_max = 0;
-        std::vector<double> head_kept_sum; // [heads]; empty if the log does not have it
+        std::vector<double> head_kept_sum; // [heads]; empty if the log has no such numbers
     };
     uint64_t evictions = 0, sequences = 0;
     // Bytes of freed blocks. freed_bytes: the sum over evictions; a block that is freed twice
-    // counts twice. freed_most: of the eviction that freed the most.
+    // counts twice. freed_most: the bytes of the eviction that freed the most bytes.
     uint64_t freed_bytes = 0, freed_most = 0;
-    // Evicted slots. slots: of the head that lost most, summed over evictions. slots_in_all: of all
-    // layers and heads.
+    // Numbers of evicted slots, summed over evictions. slots: slots of the head that lost most
+    // slots. slots_in_all: slots of all layers and heads.
     uint64_t slots = 0, slots_in_all = 0;
     std::vector<std::pair<std::string, uint64_t>> triggers; // the most frequent trigger comes first
     std::vector<std::string> policies, allocators;
-    // Text about the layers on which the policy acts. Empty if it acts on all layers.
+    // Text about the layers on which the policy acts. Empty if the policy acts on all layers.
     std::string acts_on;
     uint32_t windowed_layers = 0, all_layers = 0;
     int64_t window = 0;

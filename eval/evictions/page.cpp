@@ -52,8 +52,8 @@ void write_slots(JsonWriter &json, const LogHistory &history, const LogView &vie
     json.end_array().end_object();
 }
 
-// The shares row by row, in the form that page/charts.js reads. The last tokens are in the first
-// row.
+// Returns the shares row by row, in the form that page/charts.js reads. The first row has the last
+// tokens.
 std::string shares_text(const KeepPicture &p) {
     std::string out;
     for (size_t bin = p.bins; bin-- > 0;) {

@@ -44,7 +44,8 @@ const LogLayer *find_layer(const std::vector<LogLayer> &layers, uint32_t index) 
     return found == layers.end() ? nullptr : &*found;
 }
 
-// Returns the layers that the view selects. Throws Error(usage) if the log does not have them.
+// Returns the layers that the view selects. Throws Error(usage) if the log does not have these
+// layers.
 std::vector<LogLayer> chosen_layers(const LogHistory &history, const LogView &view) {
     std::vector<LogLayer> layers = log_layers(history, view.sequence);
     if (layers.empty() && !history.lines.empty() && view.sequence)
@@ -69,8 +70,8 @@ std::vector<LogLayer> chosen_layers(const LogHistory &history, const LogView &vi
     return layers;
 }
 
-// Draws the cache after each eviction. Draws single heads if there are few or if the user selects
-// one; otherwise the mean over the heads.
+// Draws the cache after each eviction. If there are few heads, or if the user selects a head, draws
+// single heads. Otherwise draws the mean over the heads.
 std::string pictures(const LogHistory &history, const LogView &view) {
     const std::vector<LogLayer> layers = chosen_layers(history, view);
     size_t heads = 0;

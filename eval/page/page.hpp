@@ -5,15 +5,15 @@
 
 namespace keel {
 
-// One HTML page that needs no other files. Its scripts draw the page from its data.
+// One HTML page that needs no other files. The scripts of the page draw the page from `data`.
 struct Page {
     std::string title;
     // "<meta name=generator ...>"; only files with this mark may be overwritten
     std::string_view mark;
     std::string data; // JSON; the scripts read it from the variable `data`
-    // The script of this page. It uses page.js, table.js and charts.js from this folder.
+    // The script of this page. The script uses page.js, table.js and charts.js from this folder.
     std::string_view script;
-    std::string text;            // shown instead if the browser runs no scripts
+    std::string text;            // the browser shows this text if it runs no scripts
     std::string_view style = {}; // the page's own CSS, after page.css
 };
 

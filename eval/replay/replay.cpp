@@ -38,8 +38,8 @@ bool ReplayReport::passed() const {
 ReplayReport replay_op(const SavedOp &saved, const std::shared_ptr<Device> &device,
                        const ReplayOptions &options) {
     const SavedWeight weight = saved_weight(saved);
-    // The reference runs first, because it checks shapes, lengths and indices. A backend need not
-    // check them.
+    // The reference runs first, because the reference checks shapes, lengths and indices. A backend
+    // need not check shapes, lengths and indices.
     std::vector<OpOutput> expected;
     try {
         OpStage reference(saved, weight, Device::open_reference(device->host()));

@@ -15,11 +15,12 @@ namespace keel {
 struct ReplayOptions {
     // If set, the bound of all outputs, instead of the table in op_bounds.cpp.
     std::optional<double> bound;
-    // True if the backend computes faster but less exactly: its parameter `compute` is "fast".
+    // True if the parameter `compute` of the backend is "fast". The backend then computes faster
+    // but less exactly.
     bool fast = false;
 };
 
-// One output of the op: the values of the device compared with those of the reference.
+// One output of the op: the values of the device, compared with the values of the reference.
 struct ReplayOutput {
     std::string name;
     keel_dtype dtype = KEEL_DTYPE_NONE;
@@ -44,8 +45,8 @@ struct ReplayReport {
 };
 
 // Runs a saved op with the same inputs on a device and on the core's reference. Throws Error(input)
-// if the save is incomplete, or if its numbers contradict each other. Throws Error(plugin) if the
-// backend does not run the op itself.
+// if the save is incomplete, or if numbers in the save contradict each other. Throws Error(plugin)
+// if the backend does not run the op itself.
 ReplayReport replay_op(const SavedOp &saved, const std::shared_ptr<Device> &device,
                        const ReplayOptions &options);
 

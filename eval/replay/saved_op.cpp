@@ -24,7 +24,7 @@ constexpr uint64_t largest_tensor = uint64_t{64} << 20;
 constexpr uint64_t largest_weight = uint64_t{1} << 30;
 constexpr size_t most_tensors = 64;
 
-// Reads op.json and the files of its tensors.
+// Reads op.json and the files of the tensors.
 class Reader {
   public:
     explicit Reader(const fs::path &path)
@@ -126,7 +126,8 @@ class Reader {
         t.dtype = dtype(object);
         if (!object.has("file")) object.fail("'file' is missing");
         t.present = object.find("file").has_value();
-        if (!t.present) return t; // it was too large to be saved; its shape is not checked
+        // The tensor was too large to be saved. The shape of a tensor without data is not checked.
+        if (!t.present) return t;
         const bool is_weight = t.role == "in" && t.name == "weight";
         t.shape = is_weight ? shape(object, int64_t{1} << 31) : shape(object);
         const uint32_t block = keel_dtype_block(t.dtype);

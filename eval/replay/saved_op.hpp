@@ -46,7 +46,8 @@ struct SavedOp {
     // Like find(), but throws Error(input) with the file's name if the tensor is missing, or was
     // too large to be saved.
     const SavedTensor &need(std::string_view role, std::string_view name) const;
-    // Returns a finite number of `scalars`. Throws Error(input) if it is missing or out of range.
+    // Returns a finite number of `scalars`. Throws Error(input) if the number is missing or out of
+    // range.
     double scalar(std::string_view name, double low, double high) const;
 };
 

@@ -104,8 +104,8 @@ const keel_tensor *OpStage::input(const char *name, bool is_needed) {
     return tensors_.back().c();
 }
 
-// Returns an output tensor of the op. If the op also reads this tensor, it gets the saved old
-// values.
+// Returns an output tensor of the op. If the op also reads this tensor, the tensor gets the saved
+// old values.
 const keel_tensor *OpStage::output(const char *name, bool is_needed) {
     if (saved_.find("in_out", name) != nullptr) return input(name);
     const auto found = std::find_if(saved_.outputs.begin(), saved_.outputs.end(),
@@ -137,7 +137,8 @@ const keel_scores *OpStage::scores() {
 
 std::vector<OpOutput> OpStage::run() {
     auto *args = reinterpret_cast<keel_op_args *>(storage_.data());
-    // A plan needs only the shapes, and it may change the args. So it gets a copy of the args.
+    // Planning needs only the shapes, and planning may change the args. So the plan function gets a
+    // copy of the args.
     std::vector<std::byte> copy = storage_;
     OpHandle op;
     const auto plan = [&]<typename Args>(Args *of) {

@@ -18,7 +18,8 @@ struct SavedWeight {
     int64_t rows = 0, cols = 0;
     std::vector<std::byte> bytes;
 };
-// Returns the weight of matmul and embed. Its dtype is NONE for other ops. Throws Error(input).
+// Returns the weight of matmul and embed. For other ops, the dtype of the returned weight is NONE.
+// Throws Error(input).
 SavedWeight saved_weight(const SavedOp &saved);
 
 // Throws Error(input) because the saved op cannot be replayed. `what` describes the problem.
@@ -29,8 +30,8 @@ keel_dtype saved_dtype(const SavedOp &saved, const char *name);
 // A saved op on a device, with new tensors, a new cache and a new weight on this device.
 class OpStage {
   public:
-    // `saved` and `weight` must outlive this object. Throws Error(input) if the save is incomplete
-    // or its parts contradict each other.
+    // `saved` and `weight` must outlive this object. Throws Error(input) if the save is incomplete,
+    // or if parts of the save contradict each other.
     OpStage(const SavedOp &saved, const SavedWeight &weight, std::shared_ptr<Device> device);
     ~OpStage();
 

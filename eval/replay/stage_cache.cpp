@@ -19,8 +19,8 @@ std::vector<std::byte> zeros(keel_dtype dtype, int64_t n) {
 
 } // namespace
 
-// Makes a cache in which each head has its own blocks, in order. The rows have the saved values, or
-// zeros if the op writes them.
+// Makes a cache in which each head has its own blocks, in order. The rows have the saved values.
+// Rows that the op writes have zeros.
 const keel_kv_view *OpStage::cache(keel_kv_view &view, Rows rows) {
     const SavedTensor &lengths = saved_.need("in", "kv.lengths");
     if (lengths.dtype != KEEL_DTYPE_I32 || lengths.shape.size() != 1)

@@ -63,7 +63,7 @@ double mean(const std::vector<double> &values) {
 }
 
 // A pipeline with its first session. If the pipeline has a batch (PipelineOptions::batch), the
-// session belongs to it.
+// session belongs to the batch.
 struct Side {
     explicit Side(Pipeline &pipeline)
         : batch(pipeline.batch() > 1 ? std::make_unique<SessionBatch>(pipeline) : nullptr),

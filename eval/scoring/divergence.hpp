@@ -27,9 +27,10 @@ struct DivergenceReport {
     Estimate kl;                     // KL(reference || first), nats
     std::vector<Quantile> quantiles; // quantiles of kl: median, 90%, 99%
     double kl_max = 0;
-    Estimate same_top; // share of the tokens for which both have the same most likely token
-    // The log probability of the true token: first minus reference. If it is below 0, the first
-    // pipeline predicts worse.
+    // Share of the tokens for which both pipelines have the same most likely token.
+    Estimate same_top;
+    // The log probability of the true token: first pipeline minus reference. If the difference is
+    // below 0, the first pipeline predicts worse.
     Estimate delta_log_p;
     Estimate nll, nll_ref;
     double seconds = 0;
@@ -38,10 +39,10 @@ struct DivergenceReport {
     std::vector<DivergenceWindow> windows;
 };
 
-// Scores the text with both pipelines. They must be made with scoring_rows(), and for the same
-// number of sequences (PipelineOptions::batch). If this number is above 1, that many windows or
-// places are scored together. Throws Error(input) if the pipelines have different vocabularies or
-// tokens.
+// Scores the text with both pipelines. The pipelines must be made with scoring_rows(), and for the
+// same number of sequences (PipelineOptions::batch). If the number of sequences is above 1, several
+// windows or places are scored together: one for each sequence. Throws Error(input) if the
+// pipelines have different vocabularies or tokens.
 DivergenceReport measure_divergence(Pipeline &first, Pipeline &reference, std::string_view text,
                                     const ScoringOptions &options);
 

@@ -38,7 +38,7 @@ struct PerplexityReport {
     int64_t text_tokens = 0, fed_tokens = 0;
     Estimate nll; // nats per token
     // Negative log likelihood of each scored token, in the order of the text. Two runs over one
-    // text can be paired by it.
+    // text can be paired by the place in this list.
     std::vector<double> token_nll;
     double seconds = 0; // duration of reading and scoring the tokens
     uint64_t evictions = 0;
@@ -57,10 +57,11 @@ struct PerplexityReport {
 std::vector<size_t> score_blocks(const ScoringOptions &options,
                                  const std::vector<ScoreWindow> &windows);
 
-// Scores a text. The pipeline must be made with scoring_rows(). If it was made for several
-// sequences (PipelineOptions::batch), that many windows or places are scored together, each in its
-// own session. For this, tokens must be fed one by one. Otherwise the function throws Error(usage),
-// because steps of many tokens already read the weights once for all of them.
+// Scores a text. The pipeline must be made with scoring_rows(). If the pipeline was made for
+// several sequences (PipelineOptions::batch), several windows or places are scored together: one
+// for each sequence, in separate sessions. Scoring together needs tokens that are fed one by one.
+// For steps of many tokens the function throws Error(usage), because a step of many tokens already
+// reads the weights only once for all tokens.
 PerplexityReport measure_perplexity(Pipeline &pipeline, std::string_view text,
                                     const ScoringOptions &options);
 

@@ -17,7 +17,7 @@ void in_range(const char *option, int64_t value, int64_t low, int64_t high) {
         throw_error(ErrorKind::usage, "{}: expected {} to {}, found {}", option, low, high, value);
 }
 
-// Returns the token that begins a text, if the tokenizer's files ask for it.
+// Returns the token that begins a text, if the tokenizer's files ask for this token.
 std::optional<int32_t> begin_token(const Tokenizer &tokenizer) {
     return tokenizer.adds_bos() ? tokenizer.bos_id() : std::nullopt;
 }
@@ -31,8 +31,8 @@ std::vector<int32_t> first_tokens(const Tokenizer &tokenizer, std::string_view t
     std::vector<int32_t> ids;
     for (size_t bytes = static_cast<size_t>(wanted) * 8;; bytes *= 4) {
         ids = tokenizer.encode(text.substr(0, bytes), plain);
-        // The last tokens of a shortened text may differ from those of the whole text. So more text
-        // than needed is tokenized.
+        // The last tokens of a shortened text may differ from the tokens of the whole text. So more
+        // text than needed is tokenized.
         constexpr int64_t margin = 64;
         if (bytes >= text.size() || std::ssize(ids) >= wanted + margin) break;
     }
@@ -166,7 +166,7 @@ void ScoringWalk::make_windows() {
         return;
     }
     // In a window, the session reads context - front tokens of the text. The last token to score is
-    // the one after them.
+    // the token after these tokens.
     const int64_t held = o.context - front;
     int64_t scored = 1 - front;
     for (int64_t begin = 0; scored < n; begin += o.stride) {

@@ -11,7 +11,8 @@
 
 namespace keel {
 
-// Which tokens of a text are scored, and which tokens the model has read before each of them.
+// Determines which tokens of a text are scored, and which tokens the model has read before a scored
+// token.
 //
 // With windows: the text is divided into windows of `context` tokens. The token that begins a text
 // (BOS) is the first token of every window. Each window begins `stride` tokens after the previous
@@ -20,29 +21,31 @@ namespace keel {
 //
 // With prefix and continuation (`prefix` above 0): the places are spread evenly over the text. At
 // each place, a prefix is prefilled, and the policy gets the event "end of the prompt". Most
-// policies evict then. After that, the continuation is fed and scored. Its first token is fed but
-// not scored, because its logits were computed before the eviction.
+// policies evict at this event. After the event, the continuation is fed and scored. The first
+// token of the continuation is fed but not scored, because the logits for this token were computed
+// before the eviction.
 //
 // Errors name the option of `keel eval` that sets a member: "--window: expected 2 to ...".
 struct ScoringOptions {
-    // Number of tokens of a window. 0: 512, or the pipeline's context if it is smaller.
+    // Number of tokens of a window. 0: 512, or the pipeline's context if the context is smaller.
     int64_t context = 0;
     int64_t stride = 0;       // 0 means half of `context`
     int64_t prefix = 0;       // length of the prefix, including BOS; 0 means windows
     int64_t continuation = 0; // number of scored tokens of a place
     int64_t places = 32;      // limit for the places, which do not overlap
-    // Number of tokens that are fed in one step while they are scored. 1: decode steps, so the
-    // policy acts as during generation, and the tokens before are a prompt. More than 1: chunks of
-    // a prompt; only policies that act between chunks evict. 0 means many for windows. For places,
-    // 0 means many if all policies evict only at the end of the prompt, else 1.
+    // Number of scored tokens that are fed in one step. 1: tokens are fed in decode steps, so the
+    // policy acts as during generation, and the tokens before the scored tokens are a prompt. More
+    // than 1: tokens are fed in chunks of a prompt, so only policies that act between chunks evict.
+    // 0: many tokens for windows. For places, 0 means many tokens if all policies evict only at the
+    // end of the prompt, else 1 token.
     int64_t step = 0;
     int64_t max_tokens = 0; // limit for the tokens of the text; 0 means all
-    // Begin each window with BOS, if the tokenizer adds it to texts.
+    // Begin each window with BOS, if the tokenizer adds BOS to texts.
     bool bos = true;
     Progress progress; // stage "scoring", in fed tokens; may throw to stop
 };
 
-// A part of the text: the tokens from `begin` to end - 1. Those from `scored` on are scored.
+// A part of the text: the tokens from `begin` to end - 1. The tokens from `scored` on are scored.
 struct ScoreWindow {
     int64_t begin = 0, scored = 0, end = 0;
     int64_t tokens() const { return end - scored; }

@@ -8,7 +8,7 @@
 namespace keel {
 namespace {
 
-// A place for one window that is being scored. When the window ends, the seat gets the next one.
+// A place for one window that is being scored. When the window ends, the seat gets the next window.
 struct Seat {
     std::vector<Session *> sessions; // one session for each side
     size_t window = 0;

@@ -11,8 +11,8 @@ namespace keel {
 
 // Inference about the mean of independent numbers by bootstrap-t (Efron 1981): the distribution of
 // (mean of a resample - mean) / standard error of the resample replaces Student's t distribution.
-// So the intervals follow the skewness of the numbers. If `tail` is below 1 / (resamples + 1), both
-// ends of at_tail(tail) are infinite.
+// So the intervals are asymmetric if the numbers are skewed. If `tail` is below 1 / (resamples +
+// 1), both ends of at_tail(tail) are infinite.
 class BootstrapTInference : public Inference {
   public:
     // `values` needs at least two numbers. `resamples` is at least 1. Throws Error(runtime) for a

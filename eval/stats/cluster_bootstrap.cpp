@@ -12,7 +12,7 @@
 namespace keel {
 namespace {
 
-// For each cluster: the mean of all items except those of this cluster.
+// Returns for each cluster the mean of all items that are not in this cluster.
 std::vector<double> jackknife(const ClusterSums &c) {
     const double sum = std::accumulate(c.sums.begin(), c.sums.end(), 0.0);
     const double count = std::accumulate(c.counts.begin(), c.counts.end(), 0.0);

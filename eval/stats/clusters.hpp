@@ -17,8 +17,9 @@ struct ClusterSums {
     size_t size() const { return sums.size(); } // number of clusters
     double mean() const;                        // mean of all items; 0 if there are no items
     // One number for each cluster: mean + (sum - count * mean) * clusters / items. The mean of
-    // these numbers is mean(). Their standard error is that of mean() if clusters are drawn at
-    // random. If each cluster has one item, the numbers are those of the items.
+    // these numbers is mean(). The standard error of these numbers is the standard error of mean()
+    // if clusters are drawn at random. If each cluster has one item, the numbers are the items'
+    // numbers.
     std::vector<double> linearized() const;
     // `values[i]` is the number of item i. `clusters[i]` is the id of the item's cluster; an id may
     // be any number. The order of the clusters is the order of their first items. Throws

@@ -42,8 +42,8 @@ double beta_fraction(double a, double b, double x) {
     return h;
 }
 
-// The regularized incomplete beta function at x. `complement` is 1 - x; the caller may know it more
-// exactly than the subtraction would give it.
+// The regularized incomplete beta function at x. `complement` is 1 - x. The caller may know 1 - x
+// more exactly than a subtraction gives it.
 double incomplete_beta(double a, double b, double x, double complement) {
     if (x <= 0) return 0;
     if (complement <= 0) return 1;
@@ -61,8 +61,8 @@ double normal_quantile(double p) {
     if (!(p > 0)) return -infinity;
     if (!(p < 1)) return infinity;
     if (p > 0.5) return -normal_quantile(1 - p);
-    // The first value of x has three correct digits. Halley's method then improves it, always on
-    // the lower tail, because erfc has a small relative error there.
+    // The first value of x has three correct digits. Halley's method then improves x. The method
+    // works on the lower tail, because erfc has a small relative error on the lower tail.
     const double t = std::sqrt(-2 * std::log(p));
     double x = -(t - (2.515517 + t * (0.802853 + t * 0.010328)) /
                          (1 + t * (1.432788 + t * (0.189269 + t * 0.001308))));

@@ -9,7 +9,8 @@
 
 namespace keel {
 
-// The mean of consecutive numbers (for example of the tokens of a text), with its standard errors.
+// The mean of consecutive numbers (for example of the tokens of a text), and standard errors of the
+// mean.
 struct Estimate {
     double mean = 0;
     uint64_t count = 0, blocks = 0;
@@ -17,7 +18,7 @@ struct Estimate {
     // not independent, so this error is too small for them.
     std::optional<double> error_independent; // nullopt for fewer than two numbers
     // The standard error, computed from the variance between blocks of consecutive numbers. Use
-    // this error.
+    // this error for the tokens of a text.
     std::optional<double> error; // nullopt for fewer than two blocks
 };
 
@@ -26,7 +27,7 @@ struct Estimate {
 Estimate estimate(std::span<const double> values, std::span<const size_t> blocks);
 
 // Divides `count` numbers into blocks of about `preferred` numbers, and returns the lengths of the
-// blocks. The blocks are shorter if there would be fewer than 16 of them. Returns no blocks for no
+// blocks. The blocks are shorter if there would be fewer than 16 blocks. Returns no blocks for no
 // numbers.
 std::vector<size_t> even_blocks(size_t count, size_t preferred);
 

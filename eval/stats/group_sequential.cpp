@@ -10,23 +10,24 @@
 namespace keel {
 namespace {
 
-constexpr double infinite_boundary = 37; // beyond it the normal tail is below 1e-299
+constexpr double infinite_boundary = 37; // the normal tail beyond this boundary is below 1e-299
 
-// The probability that one side of a test of `level` rejects up to the fraction t.
+// Returns the probability with which one side of a test of `level` may reject at the looks up to
+// the fraction t.
 double spent(double level, double t) {
     return 2 * normal_cdf(normal_quantile(0.25 * level) / std::sqrt(t));
 }
 
 double normal_density(double x) { return std::exp(-0.5 * x * x) / std::sqrt(2 * std::numbers::pi); }
 
-// The density of a Brownian motion at a look, of the paths that have not crossed the upper boundary
-// at this look or before. Weights of Simpson's rule are included.
+// The density of a Brownian motion at a look. Only paths that have not crossed the upper boundary
+// at this look or at an earlier look count. `weights` include the weights of Simpson's rule.
 struct Density {
     std::vector<double> places, weights;
 };
 
-// Places from 8 standard deviations below 0 up to `top`, close enough for steps of the standard
-// deviation `step` from here on.
+// Returns a grid of places from 8 standard deviations below 0 up to `top`. The places are so close
+// that the density can be integrated over a step with the standard deviation `step`.
 Density grid(double deviation, double top, double step) {
     constexpr double reach = 8;
     constexpr size_t fewest = 100, most = 3000;
@@ -44,7 +45,7 @@ Density grid(double deviation, double top, double step) {
     return out;
 }
 
-// The probability to be above `bound` after one more step.
+// Returns the probability that the Brownian motion is above `bound` after one more step.
 double above(const Density &density, double bound, double step) {
     double sum = 0;
     for (size_t i = 0; i < density.places.size(); ++i)
@@ -67,8 +68,8 @@ Density moved(const Density &from, double deviation, double top, double step, do
     return to;
 }
 
-// exp of the line through the points (x[i], y[i]) at `at`. Before the first point: `before`. After
-// the last point: its value.
+// Interpolates linearly between the points (x[i], y[i]) and returns exp of the value at `at`.
+// Before the first point, returns `before`. After the last point, uses the value of the last point.
 double line_at(const std::vector<double> &x, const std::vector<double> &y, double at,
                double before) {
     if (at < x.front()) return before;
@@ -93,15 +94,16 @@ SpendingLooks::SpendingLooks(std::vector<double> fractions) : fractions_(std::mo
     if (fractions_.empty())
         throw_error(ErrorKind::runtime, "expected at least one look, found none");
     if (fractions_.size() == 1 && fractions_[0] == 1) return;
-    // Close enough for straight lines between logarithms.
+    // 120 steps are enough for linear interpolation between logarithms.
     constexpr double least = 1e-9, largest = 0.5;
     constexpr int steps = 120;
     for (int i = 0; i <= steps; ++i) {
         const double level = least * std::pow(largest / least, static_cast<double>(i) / steps);
         const double tail = normal_cdf(-boundary(level));
-        if (tail < 1e-300) continue; // no p is as small
+        if (tail < 1e-300) continue; // no p-value is so small
         const double nominal = std::log(2 * tail);
-        // For levels near 1 the later looks would get less again. They are left out.
+        // For high levels, the nominal level would fall again as the level rises. Such levels are
+        // left out.
         if (!nominals_.empty() && nominal <= nominals_.back()) break;
         levels_.push_back(std::log(level));
         nominals_.push_back(nominal);

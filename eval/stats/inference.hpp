@@ -6,18 +6,19 @@
 
 namespace keel {
 
-// An inference about a true effect from a sample. It gives one-sided p-values for every value of
-// the effect, and the intervals that belong to them. One method computes both. So an interval of
-// confidence 1 - a excludes a value if and only if the two-sided p of this value is at most a.
+// An inference about a true effect from a sample. An inference gives one-sided p-values for every
+// value of the effect, and intervals. The same method computes the p-values and the intervals. So
+// an interval of confidence 1 - a excludes a value if and only if the two-sided p of this value is
+// at most a.
 class Inference {
   public:
     virtual ~Inference() = default;
 
-    // The p-value of the null hypothesis "the effect is at most `value`". It is small if the effect
-    // is probably above `value`.
+    // The p-value of the null hypothesis "the effect is at most `value`". The p-value is small if
+    // the effect is probably above `value`.
     virtual double above(double value) const = 0;
-    // The p-value of the null hypothesis "the effect is at least `value`". It is small if the
-    // effect is probably below `value`.
+    // The p-value of the null hypothesis "the effect is at least `value`". The p-value is small if
+    // the effect is probably below `value`.
     virtual double below(double value) const = 0;
     // The interval of all values for which above() and below() are both greater than `tail`. `tail`
     // is from 0 to 0.5. An end of the interval may be infinite.
@@ -29,12 +30,12 @@ class Inference {
 
     // The functions below return p-values that are compared with 1 - confidence.
 
-    // The two-sided p-value of the null hypothesis "the effect is from `low` to `high`". It is
-    // small if the effect is probably outside this range.
+    // The two-sided p-value of the null hypothesis "the effect is from `low` to `high`". The
+    // p-value is small if the effect is probably outside this range.
     double p_outside(double low, double high) const;
-    // The p-value of the null hypothesis "the effect is at most `low` or at least `high`". It is
-    // small if the effect is probably inside the range. The method is two one-sided tests (TOST),
-    // which must both reject.
+    // The p-value of the null hypothesis "the effect is at most `low` or at least `high`". The
+    // p-value is small if the effect is probably inside the range. The method is two one-sided
+    // tests (TOST), which must both reject.
     double p_inside(double low, double high) const;
     // One-sided p-values, doubled, so that they can be compared with the same level.
     double p_above(double value) const;
@@ -42,8 +43,8 @@ class Inference {
 };
 
 // Inference about an effect with a known standard error, by Student's t distribution. With infinite
-// degrees of freedom it uses the normal distribution. With a standard error of 0, each interval is
-// a single point.
+// degrees of freedom, Student's t distribution is the normal distribution. With a standard error of
+// 0, each interval is a single point.
 class StudentInference : public Inference {
   public:
     // `centre` is the estimate of the effect, `error` its standard error (at least 0), `freedom`

@@ -14,8 +14,8 @@ std::shared_ptr<const Inference> student_of_mean(const ClusterSums &clusters);
 
 // The scale on which the mean over documents is computed.
 enum class MeanScale {
-    plain,      // the numbers themselves; they may be skewed or have a heavy tail
-    logarithms, // the logarithms of positive numbers; they are nearly symmetric
+    plain,      // plain numbers, which may be skewed or have a heavy tail
+    logarithms, // logarithms of positive numbers, which are nearly symmetric
 };
 
 // The fewest documents for which the intervals of the mean are reliable. With fewer documents, no
@@ -31,10 +31,10 @@ inline constexpr size_t asked_documents = 100;
 inline constexpr size_t most_resampled_documents = 1000;
 
 // Inference about the mean of the items. The method depends on the number of clusters. Up to
-// most_resampled_documents clusters, it joins Student's t and bootstrap-t (JoinedInference).
-// Student's t alone is too narrow for skewed numbers; bootstrap-t alone is too narrow for numbers
-// with heavy tails on both sides. Above most_resampled_documents, it is Student's t alone. Returns
-// NULL for fewer than two clusters.
+// most_resampled_documents clusters, the function joins Student's t and bootstrap-t
+// (JoinedInference). Student's t alone is too narrow for skewed numbers; bootstrap-t alone is too
+// narrow for numbers with heavy tails on both sides. Above most_resampled_documents clusters, the
+// function uses Student's t alone. Returns NULL for fewer than two clusters.
 std::shared_ptr<const Inference> mean_of_documents(const ClusterSums &clusters, uint64_t resamples,
                                                    uint64_t seed);
 // The name of the method that mean_of_documents() uses for `clusters` clusters: "t, bootstrap t" or
@@ -45,9 +45,9 @@ const char *mean_method(size_t clusters);
 // the score test of paired rates (PairedRateInference). A document's difference may be a fraction,
 // so gains and losses are counted in steps. The step is the sum of the squared differences divided
 // by the sum of the absolute differences; both sums contain one additional document with a
-// difference of 1. So the variance is that of the documents, also if few of many documents differ.
-// If each document has one item, the method is exactly the test of paired rates with a step of 1.
-// Returns NULL for no clusters.
+// difference of 1. So the variance of the test is the variance of the documents, also if few of
+// many documents differ. If each document has one item, the method is exactly the test of paired
+// rates with a step of 1. Returns NULL for no clusters.
 std::shared_ptr<const Inference> share_difference(const ClusterSums &clusters);
 
 } // namespace keel

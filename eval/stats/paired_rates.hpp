@@ -15,15 +15,15 @@ struct PairedCounts {
 };
 
 // Inference about the difference of two paired rates (first - second), by the score test of Tango
-// (1998). For a difference of 0 it is McNemar's test. The intervals stay wide if few or no pairs
-// differ, and always stay within [-1, 1].
+// (1998). For a difference of 0, Tango's test is McNemar's test. The intervals stay wide if few or
+// no pairs differ, and always stay within [-1, 1].
 class PairedRateInference : public Inference {
   public:
     explicit PairedRateInference(const PairedCounts &counts); // needs at least one pair
     // For results that are shares from 0 to 1 instead of yes or no. `gain` is the sum of the
-    // positive differences of all documents, `loss` the sum of the negative ones without their
-    // sign. `documents` is the number of documents. A difference of `step` counts as one pair that
-    // differs.
+    // positive differences of all documents. `loss` is the sum of the absolute values of the
+    // negative differences. `documents` is the number of documents. A difference of `step` counts
+    // as one pair that differs.
     static std::shared_ptr<const PairedRateInference> of_shares(double gain, double loss,
                                                                 double documents, double step);
     double above(double value) const override;

@@ -58,7 +58,8 @@ double power_of_t(double effect, double spread, double documents, double freedom
 
 double power_of_score(double effect, double square, double documents, double level) {
     check_finite({{effect, square}});
-    // Without a difference the variance is `square`; with `effect` it is smaller.
+    // If the true difference is 0, the variance is `square`. If the true difference is `effect`,
+    // the variance is smaller: square - effect^2.
     const double excess =
         effect * std::sqrt(documents) - normal_quantile(1 - 0.5 * level) * std::sqrt(square);
     const double variance = square - effect * effect;
@@ -70,9 +71,9 @@ double power_of_non_inferiority(double margin, double square, double step, doubl
                                 double level) {
     check_finite({{margin, square, step}});
     if (margin <= 0 || square <= 0) return 0;
-    // The score at the margin, if gains and losses are exactly as large as expected, is
-    // margin * sqrt(documents / variance) for the test's own variance. Any number of documents
-    // shows the variance. This one keeps the p far from 0.
+    // The score at the margin, if gains and losses are exactly as large as expected, is margin *
+    // sqrt(documents / variance) for the test's own variance. The variance can be computed from the
+    // p of any number of documents. The number `sample` keeps the p far from 0.
     const double sample = 9 * square / (margin * margin);
     const double part = 0.5 * square / step * sample;
     const double p = PairedRateInference::of_shares(part, part, sample, step)->above(-margin);

@@ -18,7 +18,7 @@ double minimal_detectable_effect(double standard_error, double freedom, double c
 // The smallest number of documents that must differ for a two-sided p-value of at most `level`, if
 // all differences have the same sign. `n` is the number of all documents. Returns nullopt if even
 // `n` differing documents are not enough. `differing(k)` returns the inference for a sample in
-// which k documents differ; its p-value must fall as k rises.
+// which k documents differ; the p-value of this inference must fall as k rises.
 std::optional<uint64_t>
 documents_needed(uint64_t n, double level,
                  const std::function<std::shared_ptr<const Inference>(uint64_t)> &differing);
@@ -27,8 +27,9 @@ documents_needed(uint64_t n, double level,
 // for which at least `least` documents differ in 80% of all samples.
 double share_for(uint64_t n, uint64_t least);
 
-// How many documents a planned experiment needs. All functions take the `level` of a two-sided
-// test, and a true effect above 0; the sign does not matter.
+// The next functions compute how many documents a planned experiment needs. All of these functions
+// take the `level` of a two-sided test, and a true effect above 0; the sign of the effect does not
+// matter.
 
 // The power of Student's t test of a mean, if documents have the standard deviation `spread`.
 // `freedom`: degrees of freedom with `documents` documents.
@@ -44,8 +45,8 @@ double power_of_score(double effect, double square, double documents, double lev
 double power_of_non_inferiority(double margin, double square, double step, double documents,
                                 double level);
 
-// The fewest documents at which `power_at` reaches `power`. It must not fall as documents rise.
-// Nothing if a billion are not enough.
+// The smallest number of documents at which `power_at` reaches `power`. `power_at` must not fall as
+// the number of documents rises. nullopt if a billion documents are not enough.
 std::optional<uint64_t> documents_for_power(double power,
                                             const std::function<double(double)> &power_at);
 

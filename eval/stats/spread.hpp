@@ -5,7 +5,8 @@
 namespace keel {
 
 // Repeated measurements of one quantity. `deviation` is the median distance of the measurements
-// from their median. A single disturbed measurement hardly changes the median or the deviation.
+// from the median of the measurements. A single disturbed measurement hardly changes the median or
+// the deviation.
 struct Spread {
     double median = 0, deviation = 0, min = 0, max = 0;
     std::vector<double> samples; // in the order of measurement

@@ -5,8 +5,8 @@
 namespace keel {
 
 // Wilson's score interval of the rate hits / trials. `trials` may be an effective sample size, so
-// it need not be an integer. If `trials` is 0, the interval is [0, 1]. Throws Error(runtime) for a
-// number that is not finite.
+// `trials` need not be an integer. If `trials` is 0, the interval is [0, 1]. Throws Error(runtime)
+// for a number that is not finite.
 Interval wilson_interval(double hits, double trials, double confidence);
 
 } // namespace keel

@@ -19,7 +19,8 @@ struct MatrixSet {
     SourceLocation where;
 };
 
-// One choice of an axis of the matrix: its name in reports, and its settings.
+// One choice of an axis of the matrix: the choice's name in reports, and the settings of the
+// choice.
 struct MatrixChoice {
     std::string name;
     std::vector<MatrixSet> sets;
@@ -38,10 +39,10 @@ struct BenchMatrix {
     std::vector<int64_t> lengths;    // lengths of the prompt, and of the cache before decode
     std::vector<SourceLocation> length_places; // the place of each length in the file
     int64_t decode = 64, repeat = 3;
-    // The numbers of sequences that decode together. Each run measures all of them.
+    // The numbers of sequences that decode together. Each run measures all of these numbers.
     std::vector<int64_t> sequences = {1};
     std::optional<int64_t> probe_mib;
-    // settings of all runs; the settings of the choices are applied after them
+    // settings of all runs; the settings of the choices are applied later
     std::vector<MatrixSet> sets;
 };
 
@@ -69,8 +70,8 @@ struct MatrixRun {
     std::string key(const BenchMatrix &matrix, const std::string &circumstances) const;
     // Makes the message for an error of this run: a place in the file, then the run's name, then
     // the error. For an error at "--set KEY", the place is the item that sets KEY. For an error
-    // about the model, it is the place of the model. For other errors, it is the place of the run's
-    // last choice in the file.
+    // about the model, the place is the place of the model. For other errors, the place is the
+    // run's last choice in the file.
     std::string fault(const Error &error) const;
     // For example "tiny-cpu-f16-none-128-0123456789abcdef.json".
     std::string file_name(const std::string &key) const;

@@ -25,8 +25,8 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
-// The size and time of a file, or of each file in a folder. Files with changed weights count as
-// another model, even if their names are the same.
+// Returns the size and time of a file, or of each file in a folder. Files with changed weights
+// count as another model, even if the names of the files are the same.
 std::string stamp_of(const fs::path &path) {
     std::error_code error;
     std::vector<fs::path> files{path};
@@ -46,8 +46,8 @@ std::string stamp_of(const fs::path &path) {
     return stamp;
 }
 
-// Identifies a build that has no commit: by the files of the program and its plugins, which a
-// rebuild changes.
+// Identifies a build without a commit. A rebuild changes the files of the program and the plugins,
+// so the text describes these files.
 std::string build_stamp(const MatrixProgram &program) {
     const std::string &commit = program.commit;
     if (!commit.empty() && !commit.ends_with("-dirty")) return {};
@@ -128,8 +128,8 @@ MatrixMeasurement::MatrixMeasurement(const BenchMatrix &matrix, fs::path folder,
           build_stamp(program_)) {}
 
 void MatrixMeasurement::check(const std::vector<MatrixRun> &runs) const {
-    // For each model and its settings: the longest sequence that the pipeline can hold. nullopt if
-    // the policy evicts to make room.
+    // For each model with settings: the longest sequence that the pipeline can hold. nullopt if the
+    // policy evicts to make room.
     std::map<std::pair<fs::path, std::vector<std::string>>, std::optional<int64_t>> contexts;
     for (const MatrixRun &run : runs) {
         const auto key = std::pair(run.path, run.sets);

@@ -34,10 +34,10 @@ class MatrixMeasurement {
     // Checks all runs before the first one is measured, so that an error in a later run is found
     // early. Reads no weights. Throws Error(input) with the place in the file.
     void check(const std::vector<MatrixRun> &runs) const;
-    bool is_done(const MatrixRun &run) const; // true if its result is in the folder
-    // Runs `keel bench` for a run and writes its result into the folder, which must exist. Returns
-    // 0 if the folder then has the result. Otherwise returns the exit code of `keel bench`, or -1
-    // if its output was not a result.
+    bool is_done(const MatrixRun &run) const; // true if the run's result is in the folder
+    // Runs `keel bench` for a run and writes the result into the folder, which must exist. Returns
+    // 0 if the folder has the result afterwards. Otherwise returns the exit code of `keel bench`,
+    // or -1 if the output of `keel bench` was not a result.
     int measure(const MatrixRun &run) const;
 
   private:

@@ -8,7 +8,7 @@
 
 namespace keel {
 
-// A median rate, with the range of its rounds.
+// A median rate over rounds, with the range of the rounds.
 struct BenchRate {
     double median = 0, min = 0, max = 0;
     // Share of the machine's limit, which is measured in the same round.
@@ -30,8 +30,8 @@ struct BenchLine {
 };
 
 // Reads results of `keel bench matrix` and of `keel bench --json`. `paths` are files, and folders
-// whose .json files are read. Throws Error(input) with the file's name if a file is not such a
-// result. The contents of the files are not trusted.
+// whose .json files are read. Throws Error(input) with the file's name if a file is not a result of
+// these commands. The contents of the files are not trusted.
 std::vector<BenchLine> load_bench_lines(const std::vector<std::filesystem::path> &paths);
 
 // A mark near the beginning of each page. A file with this mark may be overwritten.

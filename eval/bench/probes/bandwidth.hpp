@@ -13,8 +13,9 @@ namespace keel {
 uint64_t probe_buffer_bytes(uint64_t last_level_cache, uint64_t available_memory);
 
 // Measures the memory bandwidth. All threads of a team read at the same time, each its own part of
-// a buffer. This bandwidth limits a decode step. It varies with time on shared machines, so measure
-// it close to the numbers that are compared with it.
+// a buffer. The memory bandwidth limits a decode step. On shared machines, the bandwidth varies
+// with time. So measure the bandwidth close in time to the numbers that are compared with the
+// bandwidth.
 class BandwidthProbe {
   public:
     struct Reading {
@@ -23,9 +24,9 @@ class BandwidthProbe {
         double best() const { return std::max(plain, prefetched); }
     };
 
-    // Allocates `bytes` of memory (rounded down to whole units for each thread) and writes to it.
-    // Throws Error(resource) if there is not enough memory. If the buffer has less than one unit
-    // for each thread, measure() returns 0.
+    // Allocates `bytes` of memory (rounded down to whole units for each thread) and writes to this
+    // memory. Throws Error(resource) if there is not enough memory. If the buffer has less than one
+    // unit for each thread, measure() returns 0.
     BandwidthProbe(ThreadTeam &team, uint64_t bytes);
 
     Reading measure(); // reads the buffer once with plain loads, once with prefetch

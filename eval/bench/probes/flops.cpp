@@ -41,7 +41,7 @@ FlopsReading measure_flops(ThreadTeam &team, double seconds) {
     const ProbeKernels &kernels = best_probe_kernels();
     FlopsReading best{0, kernels.isa};
     // The first pass brings the processor to full speed and shows how long a round takes. The
-    // result is the best pass.
+    // measured peak is the speed of the fastest pass.
     uint64_t rounds = uint64_t{1} << 18;
     for (int i = 0; i < 5; ++i) {
         Pass pass{kernels, rounds};

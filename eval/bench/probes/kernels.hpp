@@ -6,7 +6,7 @@
 namespace keel {
 
 // The loops that the probes time, for one instruction set. The result of each loop depends on all
-// its work, so that the compiler cannot remove any of it.
+// work of the loop, so that the compiler cannot remove a part of the work.
 struct ProbeKernels {
     const char *isa; // instruction set of the loops, for example "avx512"
     // Reads every byte once. `bytes` must be a multiple of probe_read_unit. `at` must be the
@@ -25,8 +25,8 @@ inline constexpr size_t probe_prefetch_distance = 1024;
 
 // Loops with plain 128-bit vectors, which every processor of the architecture supports.
 const ProbeKernels &baseline_probe_kernels();
-// The loops with the widest vectors that the processor and the operating system support. They are
-// never slower than the baseline's.
+// The loops with the widest vectors that the processor and the operating system support. These
+// loops are never slower than the baseline loops.
 const ProbeKernels &best_probe_kernels();
 
 } // namespace keel

@@ -1,5 +1,6 @@
-// Each function is compiled for its own instruction set, the rest of the file for the baseline. A
-// function may be called only after a check that the processor supports its instruction set.
+// Each function is compiled for one instruction set. The rest of the file is compiled for the
+// baseline. A function may be called only after a check that the processor supports the function's
+// instruction set.
 #include "eval/bench/probes/kernels.hpp"
 
 #include <immintrin.h>
