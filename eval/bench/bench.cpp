@@ -379,8 +379,8 @@ class Bench {
         report_.decode.push_back(std::move(result));
     }
 
-    // Returns the speed-up over one sequence at the same depth. Each round measures one sequence
-    // and several sequences, one after the other.
+    // Returns the speed-up over one sequence at the same depth. Each round measures one sequence,
+    // then several sequences.
     std::optional<double> of_one(const DecodeSamples &samples) const {
         const auto one =
             std::find_if(decode_.begin(), decode_.end(), [&](const DecodeSamples &other) {
