@@ -155,8 +155,8 @@ class Bench {
         report_.probe_bytes = probe_->bytes();
     }
 
-    // The first steps touch memory for the first time and allocate buffers. So the warm-up runs
-    // such steps before the measurement. The warm-up's prompt is as long as the largest chunk of
+    // The first steps touch memory for the first time and allocate buffers. So the warm-up runs the
+    // first steps before the measurement. The warm-up's prompt is as long as the largest chunk of
     // the longest prompt, so that the buffers are large enough.
     void warm_up() {
         int64_t most = 16;

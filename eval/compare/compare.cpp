@@ -166,8 +166,8 @@ class Comparison {
     }
 
   private:
-    // First runs the step in the second pipeline and keeps its outputs. Then runs the step in the
-    // first pipeline and compares each op.
+    // First runs the step in the second pipeline and keeps its outputs. After that, runs the step
+    // in the first pipeline and compares each op.
     template <typename Feed>
     void step(const std::string &name, const Feed &feed, bool with_logits) {
         judge_.begin_step(name);

@@ -15,7 +15,7 @@ struct CompareOptions {
     // Number of decode steps after the prompt. The decode steps use the greedy tokens of the second
     // pipeline.
     int64_t steps = 8;
-    // If true, the outputs of each op in the first pipeline are overwritten with those of the
+    // If true, the outputs of each op in the first pipeline are overwritten with the outputs of the
     // second pipeline after the comparison. So both pipelines run every op on equal inputs.
     bool resync = true;
     // if set, the bound of all ops, instead of the table in op_bounds.cpp

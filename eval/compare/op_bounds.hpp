@@ -8,8 +8,8 @@ namespace keel {
 
 // The differences between two pipelines that determine the bound of an op.
 struct OpDifference {
-    // True if the parameter `compute` of at least one backend is "fast". This backend computes
-    // faster but less exactly.
+    // True if the parameter `compute` of at least one backend is "fast". With "fast" a backend
+    // computes faster but less exactly.
     bool fast = false;
     keel_dtype weight_a = KEEL_DTYPE_NONE, weight_b = KEEL_DTYPE_NONE; // for matmul and embed
     // For each pipeline, the less precise of the dtypes of K and V.

@@ -34,7 +34,7 @@ struct LogLine {
     double pressure_share = 1;
     std::string pressure; // the reason if memory was short; empty: there was enough memory
     // Numbers about the model, see EvictionSource. windowed_layers is the number of layers that
-    // keep only a window. all_layers and window are 0 if the model has no such layers.
+    // keep only a window. all_layers and window are 0 if no layer keeps only a window.
     uint32_t windowed_layers = 0, all_layers = 0;
     int64_t window = 0;
 };

@@ -10,7 +10,7 @@
 
 namespace keel {
 
-// A tensor of a saved op. Its bytes are dense.
+// A tensor of a saved op. The bytes of a saved tensor are dense.
 struct SavedTensor {
     std::string name, role; // role: "in", "in_out", "actual" or "expected"
     keel_dtype dtype = KEEL_DTYPE_NONE;
@@ -41,7 +41,7 @@ struct SavedOp {
     std::vector<SavedTensor> tensors;
     std::vector<SavedOutput> outputs;
 
-    // Returns NULL if there is no such tensor.
+    // Returns NULL if the save has no tensor with this role and name.
     const SavedTensor *find(std::string_view role, std::string_view name) const;
     // Like find(), but throws Error(input) with the file's name if the tensor is missing, or was
     // too large to be saved.

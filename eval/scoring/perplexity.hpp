@@ -53,7 +53,7 @@ struct PerplexityReport {
 };
 
 // Divides the scored tokens into blocks of neighbouring tokens, for standard errors. With a prefix:
-// one block for each place. Otherwise: blocks of up to 128 tokens.
+// one block for each place. With windows: blocks of up to 128 tokens.
 std::vector<size_t> score_blocks(const ScoringOptions &options,
                                  const std::vector<ScoreWindow> &windows);
 
@@ -69,7 +69,7 @@ PerplexityReport measure_perplexity(Pipeline &pipeline, std::string_view text,
 std::string perplexity_text(const PerplexityReport &report);
 nlohmann::ordered_json perplexity_json(const PerplexityReport &report, std::string_view version);
 
-// Also used by other reports: a line about the text and its windows.
+// Returns a line about the text and the windows of the text. Other reports use this line too.
 std::string scoring_text_line(const ScoringOptions &options, bool has_bos, size_t windows);
 nlohmann::ordered_json scoring_json(const ScoringOptions &options, bool has_bos);
 nlohmann::ordered_json estimate_json(const Estimate &estimate);

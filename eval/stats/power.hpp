@@ -23,8 +23,8 @@ std::optional<uint64_t>
 documents_needed(uint64_t n, double level,
                  const std::function<std::shared_ptr<const Inference>(uint64_t)> &differing);
 
-// Each of `n` documents differs with the same probability. Returns the smallest such probability
-// for which at least `least` documents differ in 80% of all samples.
+// Each of `n` documents differs with the same probability. Returns the smallest probability for
+// which at least `least` documents differ in 80% of all samples.
 double share_for(uint64_t n, uint64_t least);
 
 // The next functions compute how many documents a planned experiment needs. All of these functions

@@ -27,7 +27,7 @@ const std::vector<std::string> top_keys = {
     "title", "base",  "arms",  "reference",  "budgets",   "protocol", "chat",
     "tasks", "seeds", "batch", "statistics", "contrasts", "output"};
 
-// Checks a name of an arm or a task. These names become parts of file names.
+// Checks a name of an arm or a task. Names of arms and tasks become parts of file names.
 void check_name(const std::string &name, const SourceLocation &where, std::string_view what) {
     constexpr size_t longest = 64;
     const bool good = !name.empty() && name.size() <= longest && name.front() != '.' &&

@@ -99,7 +99,7 @@ struct Task {
     int64_t documents = 0;      // continuation: number of documents that are cut from the text
     std::filesystem::path path; // jsonl
     AnswerMetric metric = AnswerMetric::substring_all; // for jsonl
-    // jsonl, for lines with a context: a template such as "{context}...{input}...".
+    // jsonl, for lines with a context: a template, for example "{context}...{input}...".
     std::string prompt;
     int64_t max_tokens = 0; // jsonl: limit for the tokens of an answer
     // speed (key `depths`): numbers of tokens in the cache when decode starts.
@@ -124,8 +124,8 @@ struct Config {
     Chat chat;
     std::vector<Task> tasks;
     std::vector<uint64_t> seeds;
-    // The number of documents that take decode steps together in every arm. It affects the results,
-    // because a matmul with several rows may round differently.
+    // The number of documents that take decode steps together in every arm. `batch` affects the
+    // results, because a matmul with several rows may round differently.
     uint32_t batch = 1;
     Statistics statistics;
     // The planned contrasts. Empty: each arm except the sweeps is compared with the reference on

@@ -245,8 +245,8 @@ class Resolver {
             run.acts_in_prefill = again && plan.acts_in_prefill();
             run.acts_in_decode = again && !run.keeps_all && !plan.prefill_only();
             run.is_seeded = !run.keeps_all && (plan.needs().flags & KEEL_POLICY_SEEDED) != 0;
-            // Some policies use their seed only to make a projection matrix. This seed belongs to
-            // the method, like a parameter, and does not draw slots.
+            // Some policies use their seed only to make a projection matrix. The seed of a
+            // projection matrix belongs to the method, like a parameter, and does not draw slots.
             run.draws_slots = run.is_seeded && (plan.needs().needs & KEEL_NEED_KEY_PROJECT) == 0;
             run.seeds =
                 run.is_seeded ? e_.config.seeds : std::vector<uint64_t>{e_.config.seeds.front()};

@@ -13,7 +13,7 @@
 
 namespace keel::ab {
 
-// One arm at one budget. It processes every item.
+// One arm at one budget. A run processes every item.
 struct Run {
     std::string arm, budget; // the names in the records, for example "tokens:128"
     pipeline::PipelineConfig config;

@@ -13,8 +13,8 @@
 namespace keel::ab {
 
 struct FrozenPlan {
-    // The bytes of the file. The bytes depend only on the experiment. They contain no date and no
-    // path of a folder.
+    // The bytes of the file. The bytes depend only on the experiment. The file contains no date and
+    // no path of a folder.
     std::string text;
     PlanRecord record;
 };

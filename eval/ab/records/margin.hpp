@@ -11,8 +11,8 @@
 // own margin, in its own unit.
 namespace keel::ab {
 
-// Margins by the name of the metric. They are in units of the effect: shares of 1 for "points" and
-// "%", nats for "nats".
+// Margins by the name of the metric. The margins are in units of the effect: shares of 1 for
+// "points" and "%", nats for "nats".
 using Margins = std::map<std::string, double>;
 
 // The unit of the metric's margin: "points" (percentage points) for hits and other shares; "nats"

@@ -16,7 +16,7 @@ struct MergeResult {
     uint64_t duplicates = 0;        // equal records in several shards; each is written once
     std::vector<uint32_t> missing;  // numbers of the shards that were not given
     std::vector<std::string> notes; // cut-off lines, different machines and other remarks
-    // For each missing shard, at most 20 of them: the command that runs it alone.
+    // The commands that run the missing shards, one command for each shard; at most 20 commands.
     std::vector<std::string> commands;
 };
 

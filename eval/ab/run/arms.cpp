@@ -125,8 +125,8 @@ PolicySetup &Arms::plan(size_t run, uint64_t seed) {
     return *made;
 }
 
-// Mixes the number of the document into the policy's seed. Otherwise a policy that draws slots at
-// random would draw the same slots in every document.
+// Mixes the number of the document into the policy's seed. Without the number, a policy that draws
+// slots at random would draw the same slots in every document.
 void Arms::draw_anew(Session &session, size_t run, uint64_t seed, uint64_t document) const {
     const Run &r = experiment_.runs[run];
     if (r.is_seeded && r.draws_slots)

@@ -16,8 +16,8 @@ class RunProgress {
     // Sets the total number of steps, and the steps of each document (one for each run and seed).
     // If this function is not called, nothing is reported.
     void expect(uint64_t total, uint64_t per_document);
-    // `documents` documents begin. Their units run in one part, or in several parts one after the
-    // other.
+    // `documents` documents begin. The units of the documents run in one part, or in several parts
+    // one after the other.
     void begin(size_t documents);
     // Part `part` of `parts` parts begins; `part` is from 0 to parts - 1.
     void begin_part(size_t part, size_t parts);

@@ -117,7 +117,7 @@ class Sources {
                 "{} with SLURM_ARRAY_TASK_COUNT=1: one task may be the whole experiment, or "
                 "one shard that runs again; give --shards N",
                 name);
-        // A list such as --array=1,5,6 has gaps, so the place of an id in it is not known.
+        // A list such as --array=1,5,6 has gaps, so the place of an id in the list is not known.
         if (*id < *least || *id > *most || (*id - *least) % step != 0 ||
             (*most - *least) / step + 1 != *count)
             throw_error(

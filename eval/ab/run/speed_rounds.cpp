@@ -9,7 +9,8 @@
 namespace keel::ab {
 namespace {
 
-// Makes random tokens. Their values do not matter, because the time does not depend on them.
+// Makes random tokens. The values of the tokens do not matter, because the time does not depend on
+// the values.
 std::vector<int32_t> random_tokens(uint64_t seed, int64_t n, int64_t vocabulary) {
     SplitMix64 draws(seed);
     std::vector<int32_t> ids;

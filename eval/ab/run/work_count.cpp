@@ -23,7 +23,8 @@ struct Sum {
 
 Cost::Row count_work(const PlannedTask &task, Protocol protocol, size_t sampled,
                      const Experiment &experiment, Arms &arms) {
-    uint64_t per_document = 0, capped = 0; // number of runs; capped: those with kv.max_mib
+    // per_document: number of runs; capped: number of runs with kv.max_mib
+    uint64_t per_document = 0, capped = 0;
     for (const Run &run : experiment.runs) {
         per_document += run.is_rerun ? 0 : run.seeds.size();
         capped += run.is_rerun || !run.config.kv.max_bytes() ? 0 : run.seeds.size();

@@ -234,8 +234,8 @@ Comparison compare_results(const fs::path &first, const fs::path &second,
     Cells cells;
     for (const Cell &cell : after.cells) cells[cell] = &cell;
     const CellChoice choice(before, cells, options);
-    // A comparison may have hundreds of contrasts. Its intervals then reach farther into the tails
-    // than the intervals of a few planned contrasts, so more resamples are needed.
+    // A comparison may have hundreds of contrasts. With hundreds of contrasts, intervals reach
+    // farther into the tails than with a few planned contrasts, so more resamples are needed.
     constexpr uint64_t most_resamples = 1'000'000;
     out.statistics.resamples = std::max(
         out.statistics.resamples,

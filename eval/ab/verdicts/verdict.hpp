@@ -124,16 +124,17 @@ struct Contrast {
     double p_adjusted = 1; // p, adjusted by Holm's method
     uint64_t family_size = 0;
     // The smallest true effect that an experiment of this size, with this number of contrasts,
-    // detects with probability 0.8. This effect is never below an effect that was measured but not
+    // detects with probability 0.8. `detectable` is never below an effect that was measured but not
     // shown. nullopt if no effect can be detected.
     std::optional<double> detectable;
     Verdict verdict = Verdict::not_distinguishable;
     // For planned contrasts: the metric's margin, in units of the effect. nullopt if the margin is
     // a ratio and the effect is not.
     std::optional<double> margin;
-    // The p-values of two one-sided tests. Their null hypotheses are "the loss is at least the
-    // margin" and "the gain is at least the margin". The p-values are doubled, so that they can be
-    // compared with the same level as p. Holm's method adjusts each of the two over the family.
+    // The p-values of two one-sided tests. The null hypotheses of the two tests are "the loss is at
+    // least the margin" and "the gain is at least the margin". The p-values are doubled, so that
+    // they can be compared with the same level as p. Holm's method adjusts each of the two over the
+    // family.
     std::optional<double> p_non_inferior, p_non_superior;
     double p_non_inferior_adjusted = 1, p_non_superior_adjusted = 1;
     // The larger of p_non_inferior and p_non_superior. This number is the p-value of the test that

@@ -16,7 +16,8 @@ extern char **environ;
 namespace keel {
 namespace {
 
-// A running child process. The destructor waits until the process ends, so no child outlives it.
+// A running child process. The destructor waits until the process ends, so no child process keeps
+// running.
 class Child {
   public:
     Child(const std::filesystem::path &program, const std::vector<std::string> &arguments) {

@@ -36,8 +36,8 @@ class MatrixMeasurement {
     void check(const std::vector<MatrixRun> &runs) const;
     bool is_done(const MatrixRun &run) const; // true if the run's result is in the folder
     // Runs `keel bench` for a run and writes the result into the folder, which must exist. Returns
-    // 0 if the folder has the result afterwards. Otherwise returns the exit code of `keel bench`,
-    // or -1 if the output of `keel bench` was not a result.
+    // 0 if the folder has the result afterwards. If there is no result, returns the exit code of
+    // `keel bench`, or -1 if the output of `keel bench` was not a result.
     int measure(const MatrixRun &run) const;
 
   private:
