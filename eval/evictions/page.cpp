@@ -31,7 +31,8 @@ std::string summary(const LogTotals &t) {
         t.us_p99, t.us_max, t.acts_on.empty() ? "" : " | ", t.acts_on);
 }
 
-// For each eviction: the length of the longest head of one layer, before and after the eviction.
+// Writes for each eviction the length of the longest head of one layer, before and after the
+// eviction.
 void write_slots(JsonWriter &json, const LogHistory &history, const LogView &view) {
     const std::vector<LogLayer> layers = log_layers(history, view.sequence);
     const auto chosen = std::find_if(layers.begin(), layers.end(), [&](const LogLayer &l) {

@@ -102,8 +102,8 @@ SpendingLooks::SpendingLooks(std::vector<double> fractions) : fractions_(std::mo
         const double tail = normal_cdf(-boundary(level));
         if (tail < 1e-300) continue; // no p-value is so small
         const double nominal = std::log(2 * tail);
-        // For high levels, the nominal level would fall again as the level rises. Such levels are
-        // left out.
+        // For high levels, the nominal level would fall again as the level rises. The loop leaves
+        // these levels out.
         if (!nominals_.empty() && nominal <= nominals_.back()) break;
         levels_.push_back(std::log(level));
         nominals_.push_back(nominal);

@@ -20,10 +20,10 @@ struct PairedCounts {
 class PairedRateInference : public Inference {
   public:
     explicit PairedRateInference(const PairedCounts &counts); // needs at least one pair
-    // For results that are shares from 0 to 1 instead of yes or no. `gain` is the sum of the
-    // positive differences of all documents. `loss` is the sum of the absolute values of the
-    // negative differences. `documents` is the number of documents. A difference of `step` counts
-    // as one pair that differs.
+    // Makes an inference for results that are shares from 0 to 1 instead of yes or no. `gain` is
+    // the sum of the positive differences of all documents. `loss` is the sum of the absolute
+    // values of the negative differences. `documents` is the number of documents. A difference of
+    // `step` counts as one pair that differs.
     static std::shared_ptr<const PairedRateInference> of_shares(double gain, double loss,
                                                                 double documents, double step);
     double above(double value) const override;

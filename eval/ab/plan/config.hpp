@@ -51,7 +51,7 @@ const char *protocol_name(Protocol protocol);
 enum class TaskKind { continuation, passkey, facts, jsonl, speed };
 const char *task_kind_name(TaskKind kind);
 
-// How an answer is compared with the expected answers.
+// The method that compares an answer with the expected answers.
 enum class AnswerMetric {
     // The share of the expected answers that occur in the answer, ignoring case (RULER).
     substring_all,

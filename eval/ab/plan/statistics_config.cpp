@@ -79,7 +79,7 @@ std::string default_primary(const Config &c) {
 }
 
 // For the word `reference`: adds a contrast of each arm with the reference. Sweeps get no contrast,
-// because they only draw a curve.
+// because sweeps only draw a curve.
 void add_reference_contrasts(Config &c) {
     for (const ArmEntry &arm : c.arms)
         if (arm.name != c.reference && arm.budgets.size() <= 1)

@@ -33,8 +33,8 @@ inline const char *looks_name(Looks looks) {
     return looks == Looks::none ? "none" : "obrien_fleming";
 }
 
-// How an experiment is judged. The experiment's file declares it before the run, so that the result
-// cannot influence the choice.
+// The statistics of an experiment. The experiment's file declares the statistics before the run, so
+// that the result cannot influence the choice.
 struct Statistics {
     double confidence = 0.95;   // confidence of the intervals, and for Holm's adjustment
     uint64_t resamples = 10000; // number of resamples of each bootstrap
@@ -147,7 +147,8 @@ struct KeepMap : Place {
     uint32_t layers = 0, kv_heads = 0;
     std::vector<float> bins; // [layers][kv_heads][bin_count], 0 to 1; written with 3 decimals
     // For each of the prompt's first most_prompt_tokens tokens: the share of all heads of all
-    // layers that kept it, as a character of page_shade(). Empty in results of older programs.
+    // layers that kept the token, as a character of page_shade(). Empty in results of older
+    // programs.
     std::string kept;
 };
 

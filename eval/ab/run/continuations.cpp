@@ -78,8 +78,8 @@ void check_room_for_logits(const PlannedTask &task, Arms &arms) {
     }
 }
 
-// For the reference: makes room for its logits. For another run: checks that the reference's logits
-// have the right shape.
+// If the run is the reference, makes room for the reference's logits. For another run, checks that
+// the reference's logits have the right shape.
 void Continuations::make_room_for_logits(const Place &place, size_t run,
                                          std::span<const Member> members) {
     const auto vocab = static_cast<size_t>(context_.arms.pipeline(run).model().vocab_size);

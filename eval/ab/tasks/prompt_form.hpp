@@ -55,8 +55,8 @@ class PromptForm {
     PromptTokens tokens(const Tokenizer &tokenizer, const PromptText &text) const;
     // True if this token ends an answer.
     bool ends_answer(const Tokenizer &tokenizer, int32_t id) const;
-    // For end marks that are several tokens: the part of the answer before the first end mark.
-    // Returns nullopt if the answer has no end mark.
+    // Returns the part of the answer before the first end mark. For end marks that are several
+    // tokens. Returns nullopt if the answer has no end mark.
     std::optional<std::string> before_end(const Tokenizer &tokenizer,
                                           const std::string &answer) const;
 

@@ -43,8 +43,9 @@ struct AtBytes {
 // `cells` are the cells of one arm, protocol, task and metric, in rising order of bytes.
 AtBytes arm_at_bytes(const std::vector<const Cell *> &cells, double bytes);
 
-// For example: "snapkv at tokens:400 holds 5.9 KiB and window at tokens:64 to tokens:256 holds 1000
-// B to 3.9 KiB on passkey (question_blind): 2.0 KiB (50%) apart"
+// Describes two arms that are not compared. For example: "snapkv at tokens:400 holds 5.9 KiB and
+// window at tokens:64 to tokens:256 holds 1000 B to 3.9 KiB on passkey (question_blind): 2.0 KiB
+// (50%) apart"
 std::string apart_text(const Apart &apart);
 
 // Compares all pairs of arms for which `wanted` returns true, on all quality metrics, at every

@@ -24,7 +24,8 @@ void find_detectable(Contrast &c, double level) {
     if (c.clusters < 2) return;
     double least = 0;
     if (c.bounded) {
-        // For every spread, at least this number of documents must differ, all with the same sign.
+        // `needed` is the smallest number of documents that must differ, all with the same sign,
+        // for any spread.
         const auto needed = documents_needed(c.clusters, level,
                                              [&](uint64_t k) { return if_documents_lose(c, k); });
         if (!needed) return;

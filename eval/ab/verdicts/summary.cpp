@@ -256,8 +256,8 @@ class Builder {
         note_peaks();
     }
 
-    // For example "snapkv at tokens:128". With " (prefill of its own)" if the arm shares no
-    // prefill.
+    // Returns an arm and its budget as text, for example "snapkv at tokens:128". Adds " (prefill of
+    // its own)" if the arm shares no prefill.
     std::string prefill_text(const std::string &arm, const std::string &budget) const {
         const auto &own = table_.header.own_prefills;
         const bool is_own =

@@ -62,8 +62,8 @@ struct Contrast {
     // equal_bytes: true if no run held these bytes. The arm's numbers are then interpolated between
     // the numbers at two budgets.
     bool a_interpolated = false, b_interpolated = false;
-    // For speeds: tokens in the cache. Each length has a contrast of its own. Below 0 for other
-    // metrics.
+    // For speeds: the number of tokens in the cache. Each length has a separate contrast. For other
+    // metrics: below 0.
     int64_t length = -1;
     // True if B is the reference, and if B's numbers were not measured. The metric is a distance
     // from the reference, and the distance of the reference from itself follows from the
@@ -103,8 +103,8 @@ struct Contrast {
     // The method of the interval and of p: "score (McNemar, Tango)", "score, shares", "t" or
     // "trimmed t".
     std::string method;
-    // For planned contrasts: gives p-values and intervals. For a ratio, the inference is about the
-    // logarithm of the effect.
+    // The object that computes p-values and intervals. Only planned contrasts have an inference.
+    // For a ratio, the inference is about the logarithm of the effect.
     std::shared_ptr<const Inference> inference;
     // The standard error of the effect over clusters. For a ratio: the standard error of the
     // logarithm of the effect.
@@ -193,27 +193,28 @@ std::string verdict_line(const Contrast &contrast);
 // The margins of the planned contrasts, for example "hit 5 points, nll 0.02 nats". "none" if there
 // are no margins.
 std::string margins_text(const std::vector<Contrast> &contrasts);
-// For example "5.9 KiB". `bytes` may be a mean, so it need not be an integer.
+// Returns bytes as text, for example "5.9 KiB". `bytes` may be a mean, so `bytes` need not be an
+// integer.
 std::string bytes_text(double bytes);
-// For example "snapkv at tokens:128". If the budget is empty or "full", only the arm, for example
-// "full".
+// Returns an arm and its budget as text, for example "snapkv at tokens:128". If the budget is empty
+// or "full", returns only the arm, for example "full".
 std::string arm_text(const std::string &arm, const std::string &budget);
 // " (interpolated)", or nothing.
 std::string interpolated_text(bool interpolated);
-// For example " (question_blind)". Empty if there is no protocol.
+// Returns the protocol in brackets, for example " (question_blind)". Empty if there is no protocol.
 std::string protocol_text(const std::string &protocol);
 // Examples: "0.984", "12.35", "123.4", "1.2e-06".
 std::string number_text(double value);
-// For example "+0.0123" or "-4.2%", with a sensible number of digits.
+// Returns an effect as text with a suitable number of digits, for example "+0.0123" or "-4.2%".
 std::string effect_text(double effect, bool ratio);
 // `effect` in the form of this contrast's effect. A size has no sign.
 std::string effect_text(const Contrast &contrast, double effect);
 // The smallest effect that an experiment of this size can detect: "0.08", "3.1%" or "nothing".
 std::string detectable_text(const Contrast &contrast);
-// For example "<0.0001" or "0.034". "-" if there is no p-value.
+// Returns a p-value as text, for example "<0.0001" or "0.034". Returns "-" if there is no p-value.
 std::string p_text(const std::optional<double> &p);
-// For example "[-0.44, -0.28]", or "(0, 0.3]" if the low end is excluded. "-" if there is no
-// interval.
+// Returns the interval as text, for example "[-0.44, -0.28]". If the low end is excluded, for
+// example "(0, 0.3]". Returns "-" if there is no interval.
 std::string interval_text(const Contrast &contrast);
 
 } // namespace keel::ab

@@ -190,7 +190,8 @@ std::string MatrixRun::key(const BenchMatrix &matrix, const std::string &circums
     std::string text = fmt::format("{}\n{}\n{}\n{}\n{}\n{}\n", circumstances, path.string(), length,
                                    matrix.decode, matrix.repeat, matrix.probe_mib.value_or(-1));
     for (const std::string &set : sets) text += set + '\n';
-    // For a single sequence, the key is the same as in versions that could not measure several.
+    // For a single sequence, the key is the same as in versions that could not measure several
+    // sequences.
     if (matrix.sequences != std::vector<int64_t>{1})
         text += fmt::format("batch {}\n", fmt::join(matrix.sequences, ","));
     return fingerprint(text);
