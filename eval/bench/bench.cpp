@@ -298,8 +298,7 @@ class Bench {
     int64_t longest_prefill() const {
         return *std::max_element(options_.prefill.begin(), options_.prefill.end());
     }
-    // Returns the decode at the largest depth with one sequence, or NULL if no decode with one
-    // sequence was measured.
+    // Returns the decode of one sequence at the largest depth. NULL: no such decode was measured.
     const DecodeSamples *deepest_decode() const {
         const DecodeSamples *deepest = nullptr;
         for (const DecodeSamples &samples : decode_)
