@@ -67,38 +67,35 @@ class TextsAtOnce {
     // Chooses the next token of each text whose prompt is read. The seat of a text that has ended
     // becomes free.
     void choose() {
-        for (size_t i = 0; i < seats_.size();) {
-            Generation &text = *seats_[i].text;
-            if (text.is_cancelled() && !text.unread().empty()) {
-                text.give_up_prompt();
-                text.stop(StopReason::cancelled);
-                leave(i, nullptr);
-                continue;
-            }
-            if (!text.unread().empty()) {
-                ++i;
-                continue;
-            }
-            std::optional<int32_t> id;
-            try {
-                id = text.next();
-            } catch (const Error &error) {
-                leave(i, &error);
-                continue;
-            }
-            if (!id) {
-                leave(i, nullptr);
-                continue;
-            }
-            seats_[i].next = *id;
-            ++i;
-        }
+        for (size_t i = 0; i < seats_.size();)
+            if (goes_on(i)) ++i;
         for (size_t i = 0; i < seats_.size(); ++i) {
             const Seat &seat = seats_[i];
             if (!seat.text->unread().empty()) continue;
             if (seat.text->needs_logits()) read_ = SessionBatch::Read::logits;
             add(i, {&seat.next, 1}, StepKind::decode);
         }
+    }
+
+    // Returns false if the text has ended and left its seat.
+    bool goes_on(size_t i) {
+        Generation &text = *seats_[i].text;
+        const bool is_read = text.unread().empty();
+        if (!is_read && !text.is_cancelled()) return true;
+        try {
+            if (!is_read) {
+                text.give_up_prompt();
+                text.stop(StopReason::cancelled);
+            } else if (const std::optional<int32_t> id = text.next()) {
+                seats_[i].next = *id;
+                return true;
+            }
+        } catch (const Error &error) {
+            leave(i, &error);
+            return false;
+        }
+        leave(i, nullptr);
+        return false;
     }
 
     // Adds chunks of the prompts that are not read, the oldest first. A chunk that does not fit

@@ -157,3 +157,31 @@ TEST_CASE("parts that cannot take a step together are refused before anything ha
     CHECK(error_text([&] { a->check_prompt(2000); }, ErrorKind::resource).find("model.context") !=
           std::string::npos);
 }
+
+TEST_CASE("an error of one text's progress callback ends this text alone") {
+    const auto pipeline = open({}, 2);
+    SessionBatch batch(*pipeline);
+    const std::vector<Wish> all = {{tokens_of_book(*pipeline->tokenizer(), 0, 600), 4},
+                                   {tokens_of_book(*pipeline->tokenizer(), 300, 40), 4}};
+    size_t begun = 0;
+    std::vector<std::string> errors(2);
+    std::vector<std::vector<int32_t>> texts(2);
+    generate_batch(
+        batch, *pipeline,
+        [&]() -> std::optional<TextRequest> {
+            if (begun == all.size()) return std::nullopt;
+            TextRequest request{all[begun].ids, options_of(*pipeline, all[begun])};
+            if (begun++ == 0)
+                request.options.progress = [](const char *, uint64_t, uint64_t) {
+                    throw Error(ErrorKind::usage, "enough");
+                };
+            return request;
+        },
+        [&](size_t number, const GenerateResult &result, const Error *error) {
+            if (error != nullptr) errors[number] = error->what();
+            texts[number] = result.ids;
+        });
+    CHECK(errors == std::vector<std::string>{"enough", ""});
+    CHECK(texts[0].empty());
+    CHECK(texts[1].size() == 4);
+}
