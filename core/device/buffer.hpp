@@ -61,8 +61,8 @@ class BufferPool {
         uint64_t created = 0, reused = 0, held_bytes = 0;
     };
 
-    // Returns a free buffer of at least `size` bytes, of which at most a quarter is unused. NULL if
-    // there is none.
+    // Returns a free buffer of at least `size` bytes. At most a quarter of the buffer would be
+    // unused. NULL if there is no such buffer.
     keel_buffer *take(uint64_t size, keel_buffer_kind kind, uint64_t *actual);
     // only kinds DEVICE and HOST_VISIBLE
     void put(keel_buffer *, uint64_t size, keel_buffer_kind kind);

@@ -184,3 +184,14 @@ TEST_CASE(
     CHECK(load.memory->available == 12345);
     CHECK(load.dtype == KEEL_DTYPE_NONE);
 }
+
+TEST_CASE("the memory of a batch counts the rows of its step and the logits of each sequence") {
+    const Planned p({});
+    const auto work = [&](uint32_t batch) {
+        return memory_need(p.pipeline.source(), KEEL_DTYPE_NONE, KEEL_DTYPE_F16, KEEL_DTYPE_F16,
+                           1024, 512, all_weight_dtypes, batch)
+            .work;
+    };
+    constexpr uint64_t row_bytes = 608 * 4, logit_bytes = 256 * 4;
+    CHECK(work(8) == work(1) + 7 * (row_bytes + logit_bytes));
+}

@@ -137,7 +137,7 @@ struct OneNumber {
         CHECK(side.table().wait(side.ctx(), 1) == KEEL_E_DEVICE_LOST);
         CHECK(side.table().poll(side.ctx(), 1) == KEEL_E_DEVICE_LOST);
         if (create(4096, &none) == KEEL_OK)
-            side.destroy(none); // memory can still be allocated, but is of no use
+            side.destroy(none); // a lost device may still allocate memory
     }
 };
 
