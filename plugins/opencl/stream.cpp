@@ -1,6 +1,7 @@
 #include "opencl/stream.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <condition_variable>
 #include <mutex>
 #include <optional>
@@ -42,6 +43,16 @@ size_t ended_marks(const keel_ctx &ctx) {
                       [](const keel_ctx::Mark &m) { return has_ended(m.event.get()); }));
 }
 
+// Returns the time until the next look at an event, an eighth of the time that was waited so far.
+// NVIDIA's driver calls callbacks up to 20 ms after the event, so a wait that relies on the
+// callback takes at least as long. With these looks a wait takes at most an eighth longer than the
+// work.
+std::chrono::microseconds next_look(std::chrono::steady_clock::duration waited) {
+    using std::chrono::microseconds;
+    return std::clamp(std::chrono::duration_cast<microseconds>(waited / 8), microseconds(10),
+                      microseconds(1000000));
+}
+
 // Waits for the event. Returns false if for `seconds` seconds neither the event nor the work of a
 // ticket ended.
 bool await(const keel_ctx &ctx, cl_event event, uint32_t seconds) {
@@ -52,17 +63,22 @@ bool await(const keel_ctx &ctx, cl_event event, uint32_t seconds) {
           "clSetEventCallback");
     user.release(); // on_done releases it
     size_t ended = ended_marks(ctx);
-    for (uint32_t silent = 0; silent < seconds; ++silent) {
+    const auto start = std::chrono::steady_clock::now();
+    auto second = start + std::chrono::seconds(1); // the end of the current second
+    for (uint32_t silent = 0; silent < seconds;) {
+        const auto now = std::chrono::steady_clock::now();
         {
             std::unique_lock lock(signal->mutex);
-            if (signal->came.wait_for(lock, std::chrono::seconds(1), [&] { return signal->done; }))
+            if (signal->came.wait_for(lock, next_look(now - start), [&] { return signal->done; }))
                 return true;
         }
         if (has_ended(event)) return true;
+        if (now < second) continue;
+        second += std::chrono::seconds(1);
         ctx.kernels->slow_start().passed(ctx.host, ctx.device.name.c_str(), 1);
-        const size_t now = ended_marks(ctx);
-        if (now > ended) silent = 0;
-        ended = now;
+        const size_t marks = ended_marks(ctx);
+        silent = marks > ended ? 0 : silent + 1;
+        ended = marks;
     }
     return false;
 }

@@ -54,7 +54,8 @@ class Device {
     // Returns true if loops are limited. lavapipe silently ends all loops of a shader after an
     // invocation has run 65535 loop rounds in total. So on processors the work is divided so that
     // no invocation runs more than kMostLoops rounds.
-    bool limits_loops() const {
+    bool limits_loops() const { return is_processor(); }
+    bool is_processor() const {
         return facts_.properties.deviceType == VK_PHYSICAL_DEVICE_TYPE_CPU;
     }
     static constexpr uint64_t kMostLoops = 60000;

@@ -38,13 +38,15 @@ struct Splits {
     uint32_t n, slots;
 };
 
+// Returns the smallest number of slots in a split.
+uint32_t least_slots(Form form) { return form == Form::local ? 64 : 256; }
+
 uint64_t wanted_groups(const keel_ctx &ctx, Form form) {
     return uint64_t{ctx.device.units} * (form == Form::local ? 4 : 2);
 }
 
 Splits splits_of(const keel_ctx &ctx, Form form, uint64_t tiles, const KvConstants &c) {
-    const uint32_t least = 256; // smallest number of slots in a split
-    const uint64_t most = std::max<uint64_t>(1, c.max_length / least);
+    const uint64_t most = std::max<uint64_t>(1, c.max_length / least_slots(form));
     const uint64_t n =
         std::clamp<uint64_t>(tiles == 0 ? 1 : wanted_groups(ctx, form) / tiles, 1, most);
     const auto slots = static_cast<uint32_t>((c.max_length + n - 1) / n);
@@ -63,7 +65,7 @@ Room room_of(const keel_ctx &ctx, Form form, const keel_attention_args &a, const
     room.partial = 2 * rows;
     // There is more than one split only if there are fewer tiles than groups wanted. Then n * tiles
     // is at most the number of groups wanted.
-    const bool may_split = c.max_length >= 512;
+    const bool may_split = c.max_length >= 2 * least_slots(form);
     room.queries = room.partial +
                    (may_split ? wanted_groups(ctx, form) * rows_together(form) * (c.v_dim + 3) : 0);
     const bool copies = (a.features & KEEL_ATTENTION_SCORES) != 0;

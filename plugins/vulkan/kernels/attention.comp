@@ -41,34 +41,56 @@ void store_facts(uint head, uint row, float largest, float sum) {
 
 #ifdef MERGE
 
+#include "reduce.glsl"
+
 layout(constant_id = 1) const uint OUTPUT = 1;
 
+// The factors of some parts in the result of a row.
+shared float factors[gl_WorkGroupSize.x];
+
+float factor_of(InF32 part, float base) {
+    return part.v[1] == 0.0 ? 0.0 : exp_(part.v[0] - base);
+}
+
 void main() {
-    const uint head = gl_WorkGroupID.y;
+    const uint head = gl_WorkGroupID.y, me = gl_LocalInvocationIndex, group = gl_WorkGroupSize.x;
     for (uint row = P.first * P.group + gl_WorkGroupID.x; row < P.m * P.group;
          row += gl_NumWorkGroups.x) {
-        float largest = -kInf, sum = 0.0, seen = 0.0;
-        for (uint part = 0; part < P.n_parts; ++part) {
+        uint key = order_key(-kInf), seen = 0u;
+        for (uint part = me; part < P.n_parts; part += group) {
             InF32 from = InF32(part_at(head, part, row));
-            if (from.v[0] > largest) largest = from.v[0];
-            seen = max(seen, from.v[2]);
+            key = max(key, order_key(from.v[0]));
+            if (from.v[2] != 0.0) seen = 1u;
         }
+        const float largest = key_value(group_max(key));
+        seen = group_max(seen);
         const float base = largest == -kInf ? 0.0 : largest;
-        for (uint part = 0; part < P.n_parts; ++part) {
+        float sum = 0.0;
+        for (uint part = me; part < P.n_parts; part += group) {
             InF32 from = InF32(part_at(head, part, row));
-            sum += from.v[1] == 0.0 ? 0.0 : from.v[1] * exp_(from.v[0] - base);
+            const float factor = factor_of(from, base);
+            if (factor != 0.0) sum += from.v[1] * factor;
         }
-        if (seen != 0.0 && sum == 0.0) sum = nan();
-        if (gl_LocalInvocationIndex == 0u) store_facts(head, row, largest, sum);
+        sum = group_sum(sum);
+        if (seen != 0u && sum == 0.0) sum = nan();
+        if (me == 0u) store_facts(head, row, largest, sum);
         if (OUTPUT == 0u) continue;
         F32 to = F32(at_row(P.to, P.out_at, token_at(head, row), head_at(head, row)));
-        for (uint d = gl_LocalInvocationIndex; d < P.kv.v_dim; d += gl_WorkGroupSize.x) {
+        for (uint d0 = 0; d0 < P.kv.v_dim; d0 += group) {
             float value = 0.0;
-            for (uint part = 0; part < P.n_parts; ++part) {
-                InF32 from = InF32(part_at(head, part, row));
-                if (from.v[1] != 0.0) value += from.v[3u + d] * exp_(from.v[0] - base);
+            for (uint part0 = 0; part0 < P.n_parts; part0 += group) {
+                const uint n = min(group, P.n_parts - part0);
+                barrier();
+                if (me < n) factors[me] = factor_of(InF32(part_at(head, part0 + me, row)), base);
+                barrier();
+                for (uint part = 0; part < n && d0 + me < P.kv.v_dim; ++part) {
+                    // a factor of 0 is skipped, because the values may be infinite
+                    if (factors[part] == 0.0) continue;
+                    InF32 from = InF32(part_at(head, part0 + part, row));
+                    value += from.v[3u + d0 + me] * factors[part];
+                }
             }
-            to.v[d] = sum == 0.0 ? 0.0 : value / sum;
+            if (d0 + me < P.kv.v_dim) to.v[d0 + me] = sum == 0.0 ? 0.0 : value / sum;
         }
     }
 }

@@ -9,20 +9,22 @@ constexpr uint32_t kAttentionGroup = 128, kMergeGroup = 64, kReduceGroup = 64;
 // Number of floats for queries in shared memory: 8 KiB of the 16 KiB that every device has.
 constexpr uint32_t kTileFloats = 2048;
 constexpr uint32_t kMostTileRows = 16;
-constexpr uint32_t kPartSlots = 256; // smallest number of slots in a part
 constexpr uint32_t kMostParts = 64;
 constexpr uint64_t kLoopSlots = 4096; // number of slots in a part if the device limits loops
 
 // Returns the number of workgroups that keeps the device busy.
-uint32_t wanted_groups(const keel_ctx &ctx) {
-    return ctx.device.facts().properties.deviceType == VK_PHYSICAL_DEVICE_TYPE_CPU ? 8 : 256;
-}
+uint32_t wanted_groups(const keel_ctx &ctx) { return ctx.device.is_processor() ? 8 : 256; }
+
+// Returns the smallest number of slots in a part. On a processor a workgroup costs more than on a
+// GPU.
+uint32_t least_slots(const keel_ctx &ctx) { return ctx.device.is_processor() ? 256 : 64; }
 
 uint32_t k_room(const AttentionJob &job) { return room_for(job.kv->k->shape[2], 64); }
 
 uint32_t tile_rows(const AttentionJob &job) {
     const uint32_t most = std::max(kTileFloats / k_room(job), 1u);
-    return std::min(job.m * job.group <= 4 ? 4u : kMostTileRows, most);
+    const int64_t rows = job.m * job.group;
+    return std::min(rows <= 4 ? 4u : rows <= 8 ? 8u : kMostTileRows, most);
 }
 
 // Caches whose keys and values have different types are rare. So for each key type there is only
@@ -77,8 +79,8 @@ void settle_attention(keel_ctx &ctx, const keel_tensor *q, const keel_kv_view *k
     const uint64_t longest = static_cast<uint64_t>(kv->max_length);
     job.parts = 1;
     if (tiles != 0 && tiles < wanted_groups(ctx)) {
-        const uint64_t parts =
-            std::min({wanted_groups(ctx) / tiles, longest / kPartSlots, uint64_t{kMostParts}});
+        const uint64_t parts = std::min(
+            {wanted_groups(ctx) / tiles, longest / least_slots(ctx), uint64_t{kMostParts}});
         job.parts = std::max(static_cast<uint32_t>(parts), 1u);
     }
     const uint64_t most_slots = ctx.device.limits_loops() ? kLoopSlots : uint64_t{INT32_MAX};
@@ -106,7 +108,7 @@ void settle_attention(keel_ctx &ctx, const keel_tensor *q, const keel_kv_view *k
     // A call with fewer rows may split the slots although a call with all rows does not. In a call
     // with fewer rows, tiles * parts is at most wanted_groups().
     const uint64_t split_rows =
-        longest >= 2 * kPartSlots ? uint64_t{wanted_groups(ctx)} * kMostTileRows : 0;
+        longest >= 2 * least_slots(ctx) ? uint64_t{wanted_groups(ctx)} * kMostTileRows : 0;
     const uint64_t split_bytes = split_rows * (static_cast<uint64_t>(kv->v->shape[2]) + 3) * 4;
     job.planned_bytes = std::max(job.parts_bytes, (split_bytes + 255) / 256 * 256) +
                         job.stats_bytes + job.saved_bytes;

@@ -38,9 +38,7 @@ Placed placed(const keel_weight *weight, const keel_tensor *w) {
 
 // Returns the size of a team. On a processor, more invocations gain little, and a barrier takes
 // long.
-uint32_t vec_group(const keel_ctx &ctx) {
-    return ctx.device.facts().properties.deviceType == VK_PHYSICAL_DEVICE_TYPE_CPU ? 32 : 128;
-}
+uint32_t vec_group(const keel_ctx &ctx) { return ctx.device.is_processor() ? 32 : 128; }
 constexpr uint32_t kVecRows = 4;
 
 bool x_by_fours(const keel_matmul_args &a) {

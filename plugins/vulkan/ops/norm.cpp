@@ -4,7 +4,10 @@
 namespace keel_vulkan {
 namespace {
 
-VkPipeline pipeline(keel_ctx &ctx, Norm norm) { return ctx.kernels.get(Kernel::norm, {64, norm}); }
+// A decode step has one row, so a GPU reads the whole row at once.
+VkPipeline pipeline(keel_ctx &ctx, Norm norm) {
+    return ctx.kernels.get(Kernel::norm, {wide_group(ctx), norm});
+}
 
 } // namespace
 

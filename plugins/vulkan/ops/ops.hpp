@@ -41,6 +41,13 @@ static_assert(sizeof(AppendParams) > 128 && sizeof(GatherParams) > 128 &&
               sizeof(RerotateParams) > 128 && sizeof(AttentionParams) > 128 &&
               sizeof(KeysParams) > 128);
 
+// Returns the size of a workgroup that handles one row. Every device supports 128 invocations, and
+// GPUs support more.
+inline uint32_t wide_group(const keel_ctx &ctx) {
+    if (ctx.device.is_processor()) return 64;
+    return std::min(256U, ctx.device.facts().properties.limits.maxComputeWorkGroupInvocations);
+}
+
 // Returns the device address of byte 0 of the tensor's buffer, or 0 if the tensor is absent.
 inline VkDeviceAddress base_of(const keel_tensor *t) {
     return t == nullptr || t->buffer == nullptr ? 0 : t->buffer->range.address();

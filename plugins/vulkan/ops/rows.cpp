@@ -6,9 +6,9 @@
 namespace keel_vulkan {
 namespace {
 
-constexpr uint32_t kListGroup = 64;
-
-VkPipeline pipeline(keel_ctx &ctx, Kernel kernel) { return ctx.kernels.get(kernel, {kListGroup}); }
+VkPipeline pipeline(keel_ctx &ctx, Kernel kernel) {
+    return ctx.kernels.get(kernel, {wide_group(ctx)});
+}
 
 RowsParams rows_params(const keel_ctx &ctx, const keel_tensor *x) {
     const Tensor at = tensor_of(ctx, x, "x");
@@ -47,7 +47,8 @@ void run_top_k_rows(keel_ctx &ctx, const keel_rows_args &a) {
     p.index = base_of(a.index), p.index_at = rows_of(index);
     // In the worst case, taking an element needs one pass over the row by one invocation, and two
     // reductions.
-    const uint64_t rounds = p.n / kListGroup + 2 + 2 * (kListGroup / 4 + 1);
+    const uint32_t group = wide_group(ctx);
+    const uint64_t rounds = p.n / group + 2 + 2 * (group / 4 + 1);
     const uint64_t step = ctx.device.limits_loops()
                               ? std::max<uint64_t>(Device::kMostLoops / rounds, 2) - 1
                               : index.n;
