@@ -20,8 +20,7 @@ constexpr keel_param_spec reduce_param = KEEL_CHOICE_PARAM(
 constexpr keel_param_spec compute_param = KEEL_CHOICE_PARAM(
     "compute", "exact", compute_choices,
     "exact: products in f32. fast: matmuls of more than 16 rows round both sides to f16 "
-    "for cooperative matrices "
-    "(VK_NV_cooperative_matrix; not yet tried on a device).");
+    "for cooperative matrices (VK_NV_cooperative_matrix).");
 constexpr keel_param_spec memory_param =
     KEEL_CHOICE_PARAM("memory", "auto", memory_choices,
                       "auto: on unified memory the host writes and reads buffers in place. staged: "
