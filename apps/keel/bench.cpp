@@ -1,3 +1,4 @@
+#include "bench_attention.hpp"
 #include "bench_matrix.hpp"
 #include "build_info.hpp"
 #include "console.hpp"
@@ -117,6 +118,7 @@ void add_bench(Command &keel, Program &program) {
     a->trace.add_to(command);
     command.flag("--json", a->json, "Print one JSON object");
     command.action = [a] { return run_bench_command(*a); };
+    add_bench_attention(bench, program);
     add_bench_matrix(bench, program);
     add_bench_report(bench, program);
 }

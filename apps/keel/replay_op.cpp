@@ -1,4 +1,5 @@
 #include "console.hpp"
+#include "device_arguments.hpp"
 #include "pipeline_arguments.hpp"
 
 #include "base/error.hpp"
@@ -12,23 +13,11 @@ namespace keel::cli {
 namespace {
 
 struct ReplayArguments {
-    std::string file, backend = "cpu", device = "auto";
-    std::vector<std::string> params;
+    std::string file;
+    DeviceArguments device;
     double bound = -1; // negative: use the table of bounds
     bool json = false;
 };
-
-// Makes the `backend` section of a pipeline from the options.
-pipeline::BackendSection backend_section(const ReplayArguments &a) {
-    std::vector<std::string> sets{"model.path=.", "backend.plugin=" + a.backend,
-                                  "backend.device=" + a.device};
-    for (const std::string &param : a.params) {
-        if (param.find('=') == std::string::npos || param.starts_with("="))
-            throw_error(ErrorKind::usage, "--param: expected KEY=VALUE, found '{}'", param);
-        sets.push_back("backend.params." + param);
-    }
-    return pipeline::config_from_overrides(sets).backend;
-}
 
 bool is_fast(const pipeline::BackendSection &section) {
     if (is_reference(*section.plugin)) return false;
@@ -40,7 +29,7 @@ bool is_fast(const pipeline::BackendSection &section) {
 int run_replay(const ReplayArguments &a) {
     pipeline::require_path(a.file, "a folder or op.json that 'keel compare' saved");
     const SavedOp saved = load_saved_op(a.file);
-    const pipeline::BackendSection section = backend_section(a);
+    const pipeline::BackendSection section = a.device.section(a.device.backends.back());
     ReplayOptions options;
     if (a.bound >= 0) options.bound = a.bound;
     options.fast = is_fast(section);
@@ -65,16 +54,7 @@ void add_replay_op(Command &keel, Program &program) {
          {"keel replay-op keel-compare/op.json --backend ./my_backend.so --json", ""}});
     auto a = std::make_shared<ReplayArguments>();
     command.argument("FILE", a->file, "The saved folder, or the op.json in it");
-    command
-        .option("--backend NAME", a->backend,
-                "The backend that computes: its name, or the path of its library")
-        .shows_default();
-    command
-        .option("--device WHICH", a->device,
-                "Device of the backend: its index, or a part of its name")
-        .shows_default();
-    command.option("--param KEY=VALUE", a->params,
-                   "Set a parameter of the backend; can be repeated");
+    a->device.add_to(command, false);
     command
         .option("--bound X", a->bound,
                 "Allowed error (default: depends on op and dtype, see docs/reference/compare.md)")

@@ -14,6 +14,7 @@ TEST_CASE("The program describes itself, and every command has help") {
     for (const std::vector<std::string> &command : {std::vector<std::string>{},
                                                     {"run"},
                                                     {"bench"},
+                                                    {"bench", "attention"},
                                                     {"compare"},
                                                     {"inspect"},
                                                     {"quantize"},
