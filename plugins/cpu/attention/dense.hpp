@@ -1,14 +1,14 @@
 // Dense attention, keel.attention_dense/1: forward and backward over plain tensors, after
-// FlashAttention-2 (arXiv 2307.08691). Queries are handled in tiles of kDenseRows rows and keys in
-// tiles of kDenseKeys. No array of size rows x keys is ever stored.
+// FlashAttention-2 (arXiv 2307.08691). Keys are handled in tiles of kDenseKeys keys. No array of
+// size rows x keys is ever stored.
 //
-// Forward: a task is a tile of queries of one head. It walks over the tiles of keys that its
+// Forward: a task is a block of queries of one head. It walks over the tiles of keys that its
 // queries see, with an online softmax.
 //
-// Backward: the weights are computed again from the stored log-sum-exp. A task for d_q is a tile of
-// queries, and walks over keys. A task for d_k and d_v is a tile of keys of a KV head, and walks
-// over the heads of its group and their queries. Each sum belongs to one task and is added up in a
-// fixed order, so results do not depend on the number of threads.
+// Backward: the weights are computed again from the stored log-sum-exp. A task is a group of key
+// tiles of a KV head. For each tile it walks over the heads of the KV head and their queries. It
+// adds up d_k and d_v of its keys, and its part of d_q. At the end the parts of d_q are added up.
+// Each sum is added up in a fixed order, so results do not depend on the number of threads.
 //
 // A pair of query and key that is hidden has bias -inf in a tile. So causal, window, mask and bias
 // are one array. Products skip hidden pairs if the other operand is not finite, because
@@ -24,7 +24,6 @@
 
 namespace keel_cpu {
 
-constexpr int64_t kDenseRows = 96; // a multiple of kPad and of the six rows of a product
 constexpr int64_t kDenseKeys = kTileSlots;
 
 // A tensor [batch, tokens, heads, dim]. Strides are in bytes.
@@ -74,7 +73,6 @@ struct DenseAttention {
     bool drops = false;
 
     int64_t kv_head(int64_t h) const { return h / (n.heads / n.kv_heads); }
-    int64_t tiles_of_rows() const { return (n.rows + kDenseRows - 1) / kDenseRows; }
     int64_t tiles_of_keys() const { return (n.keys + kDenseKeys - 1) / kDenseKeys; }
     // The keys that causal and window leave to query i: first..end-1. Both rise with i.
     Range keys_of(int64_t i) const;
@@ -90,30 +88,28 @@ struct DenseTile {
     int64_t b, h, row, rows, key, keys;
 };
 
-// Scratch memory of one worker, for both passes. Sizes in floats; d and e are the padded sizes of
-// keys and values.
-struct DenseScratch {
-    DenseScratch(float *base, int64_t d, int64_t e);
-    static int64_t floats(int64_t d, int64_t e);
+// Divides scratch memory into parts. Without memory, it only counts the floats.
+class DenseRoom {
+  public:
+    explicit DenseRoom(float *base) : base_(base) {}
+    float *take(int64_t floats) {
+        float *at = base_ == nullptr ? nullptr : base_ + used_;
+        used_ += round_up(floats, kPad);
+        return at;
+    }
+    uint16_t *take16(int64_t halves) { return reinterpret_cast<uint16_t *>(take(halves / 2)); }
+    int64_t used() const { return used_; }
 
-    float *q, *q_turned;              // [kDenseRows][d], [d][kDenseRows]
-    float *d_out, *d_out_turned;      // [kDenseRows][e], [e][kDenseRows]
-    float *k, *v;                     // [kDenseKeys][d], [kDenseKeys][e]
-    float *turned;                    // [max(d, e)][kDenseKeys]
-    float *first, *second;            // sums: [kDenseRows][max(d, e)]
-    float *s, *dp, *capped;           // tiles of pairs, in the orientation of the pass
-    float *bias, *keep;               // tiles of pairs, [kDenseRows][kDenseKeys]
-    float *bias_turned, *keep_turned; // [kDenseKeys][kDenseRows]
-    float *max, *sum;                 // [kDenseRows]
-    // What is subtracted from logits and from gradients of weights, one number for each pair. A
-    // pass with keys as rows uses only one row, because all keys have the same numbers.
-    float *lse, *delta;
+  private:
+    float *base_;
+    int64_t used_ = 0;
 };
 
 // Rows of a matrix in f32.
 struct DenseRowsOf {
     const float *data;
     int64_t stride;
+    DenseRowsOf from(int64_t row) const { return {data + row * stride, stride}; }
 };
 
 // ---- parts of both passes (attention/dense_tiles.cpp) ----
@@ -132,14 +128,14 @@ bool fill_bias(const DenseAttention &a, const DenseTile &t, float *bias);
 // Fills the tile `keep` with the factors of dropout: 0, or 1 / (1 - dropout).
 void fill_keep(const DenseAttention &a, const DenseTile &t, float *keep);
 
-// Which pairs of a product are skipped if the other operand is not finite. NULL: none.
+// Which pairs of a product are skipped if the other operand is not finite. NULL: none. The pointers
+// have the shape of the product's left operand.
 struct DenseSkips {
     const float *bias, *keep;
 };
-// sums[rows][cols] += x[rows][depth] * y[depth][cols]. x, bias and keep are tiles of pairs with
-// this stride.
-void add_product(const DenseAttention &a, const float *x, int64_t stride, DenseSkips skips,
-                 int64_t rows, int64_t depth, DenseRowsOf y, int64_t cols, float *sums);
+// sums[rows][cols] += x[rows][depth] * y[depth][cols]. x is a tile of pairs, or its transpose.
+void add_product(const DenseAttention &a, const LeftMatrix &x, DenseSkips skips, int64_t rows,
+                 int64_t depth, DenseRowsOf y, int64_t cols, float *sums);
 
 // ---- the passes ----
 

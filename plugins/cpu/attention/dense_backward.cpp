@@ -7,18 +7,34 @@
 namespace keel_cpu {
 namespace {
 
+// Queries of a step. Their pairs with a tile of keys stay in the L1 cache. A multiple of the six
+// rows of a product.
+constexpr int64_t kBackwardStep = 48;
+// The number of tasks that keeps all threads busy. A fixed number, because the division into tasks
+// decides the order of sums.
+constexpr int64_t kLeastTasks = 32;
+// Each group of key tiles has its own part of d_q, so more groups need more memory.
+constexpr int64_t kMostGroups = 8;
+
 struct DenseBackward {
     const DenseAttention &a;
     DenseTensor out, d_out, d_q, d_k, d_v;
     const float *lse;
     int64_t lse_batch, lse_head;
-    float *delta; // [batch, heads, rows]
+    float *delta;     // [batch, heads, rows]
+    float *d_q_parts; // [groups, batch, heads, rows, padded head_dim]
+    int64_t groups;   // key tile number i belongs to group i % groups
 
     float lse_of(int64_t b, int64_t h, int64_t i) const {
         return lse[b * lse_batch + h * lse_head + i];
     }
     float &delta_of(int64_t b, int64_t h, int64_t i) const {
         return delta[(b * a.n.heads + h) * a.n.rows + i];
+    }
+    // Row i of a group's part of d_q.
+    float *d_q_part(int64_t group, int64_t b, int64_t h, int64_t i) const {
+        const int64_t line = ((group * a.n.batch + b) * a.n.heads + h) * a.n.rows + i;
+        return d_q_parts + line * padded(a.n.head_dim);
     }
     // What is subtracted from the logits of a query. With infinity, all its weights are 0.
     float subtrahend(int64_t b, int64_t h, int64_t i) const {
@@ -27,16 +43,36 @@ struct DenseBackward {
     }
 };
 
+// Scratch memory of one worker; d and e are the padded sizes of keys and values.
+struct BackwardScratch {
+    BackwardScratch(float *base, int64_t d, int64_t e) : room(base) {
+        const int64_t pairs = kBackwardStep * kDenseKeys;
+        q = room.take(kBackwardStep * d), d_out = room.take(kBackwardStep * e);
+        k = room.take(kDenseKeys * d), v = room.take(kDenseKeys * e);
+        k_turned = room.take(kDenseKeys * d), v_turned = room.take(kDenseKeys * e);
+        d_k = room.take(kDenseKeys * d), d_v = room.take(kDenseKeys * e);
+        s = room.take(pairs), dp = room.take(pairs), capped = room.take(pairs);
+        bias = room.take(pairs), keep = room.take(pairs);
+    }
+
+    DenseRoom room;
+    float *q, *d_out;                     // [kBackwardStep][d], [kBackwardStep][e]
+    float *k, *v;                         // [kDenseKeys][d], [kDenseKeys][e]
+    float *k_turned, *v_turned;           // [d][kDenseKeys], [e][kDenseKeys]
+    float *d_k, *d_v;                     // sums: [kDenseKeys][d], [kDenseKeys][e]
+    float *s, *dp, *capped, *bias, *keep; // tiles of pairs, [kBackwardStep][kDenseKeys]
+};
+
 // Computes delta of one row: the sum of d_out * out, without the elements in which out is 0.
-void compute_delta(const DenseBackward &job, const DenseScratch &w, int64_t b, int64_t h,
+void compute_delta(const DenseBackward &job, const BackwardScratch &w, int64_t b, int64_t h,
                    int64_t i) {
     const DenseAttention &a = job.a;
-    a.kernels->load[job.out.type](job.out.row(b, i, h), a.n.v_head_dim, w.first);
-    a.kernels->load[job.d_out.type](job.d_out.row(b, i, h), a.n.v_head_dim, w.second);
+    float *out = w.d_v, *d_out = w.d_k; // these rows are free before the tasks begin
+    a.kernels->load[job.out.type](job.out.row(b, i, h), a.n.v_head_dim, out);
+    a.kernels->load[job.d_out.type](job.d_out.row(b, i, h), a.n.v_head_dim, d_out);
     double sum = 0;
     for (int64_t e = 0; e < a.n.v_head_dim; ++e)
-        if (w.first[e] != 0)
-            sum += static_cast<double>(w.first[e]) * static_cast<double>(w.second[e]);
+        if (out[e] != 0) sum += static_cast<double>(out[e]) * static_cast<double>(d_out[e]);
     job.delta_of(b, h, i) = static_cast<float>(sum);
 }
 
@@ -51,39 +87,34 @@ float sink_gradient(const DenseBackward &job, int64_t h) {
     return static_cast<float>(sum);
 }
 
-// Tiles of pairs in the orientation of a pass: rows are queries or keys.
-struct PairTiles {
-    const float *bias, *keep; // NULL: there is none
-    int64_t stride;           // of these tiles, and of s, dp and capped
-    int64_t rows, n;          // the part that is used
-    // From row to row of DenseScratch::lse and delta; 0: all rows use the first one.
-    int64_t line;
-};
-
 // Turns the logits in w.s into weights.
-void make_weights(const DenseAttention &a, const DenseScratch &w, const PairTiles &t) {
+void make_weights(const DenseBackward &job, const BackwardScratch &w, const DenseTile &t,
+                  bool biased) {
+    const DenseAttention &a = job.a;
     const AttentionKernels &kernels = *a.kernels;
     for (int64_t r = 0; r < t.rows; ++r) {
-        const int64_t at = r * t.stride;
+        float *s = w.s + r * kDenseKeys;
         if (a.cap != 0) {
-            kernels.softcap(w.s + at, t.n, a.cap);
-            memcpy(w.capped + at, w.s + at, static_cast<size_t>(t.n) * 4);
+            kernels.softcap(s, t.keys, a.cap);
+            memcpy(w.capped + r * kDenseKeys, s, static_cast<size_t>(t.keys) * 4);
         }
-        if (t.bias != nullptr) kernels.add_bias(w.s + at, t.bias + at, t.n);
-        kernels.exp_minus(w.s + at, w.lse + r * t.line, t.n);
-        if (t.bias != nullptr) kernels.hide(w.s + at, t.bias + at, t.n);
+        if (biased) kernels.add_bias(s, w.bias + r * kDenseKeys, t.keys);
+        kernels.exp_minus(s, job.subtrahend(t.b, t.h, t.row + r), t.keys);
+        if (biased) kernels.hide(s, w.bias + r * kDenseKeys, t.keys);
     }
 }
 
 // Turns the products d_out . v in w.dp into gradients of the logits. The weights are in w.s.
-void make_gradients(const DenseAttention &a, const DenseScratch &w, const PairTiles &t) {
+void make_gradients(const DenseBackward &job, const BackwardScratch &w, const DenseTile &t,
+                    bool biased) {
+    const DenseAttention &a = job.a;
     const AttentionKernels &kernels = *a.kernels;
     for (int64_t r = 0; r < t.rows; ++r) {
-        const int64_t at = r * t.stride;
-        if (t.keep != nullptr) kernels.drop(w.dp + at, t.keep + at, t.n);
-        kernels.logit_gradient(w.dp + at, w.s + at, w.delta + r * t.line, t.n);
-        if (a.cap != 0) kernels.softcap_gradient(w.dp + at, w.capped + at, a.cap, t.n);
-        if (t.bias != nullptr) kernels.hide(w.dp + at, t.bias + at, t.n);
+        const int64_t at = r * kDenseKeys;
+        if (a.drops) kernels.drop(w.dp + at, w.keep + at, t.keys);
+        kernels.logit_gradient(w.dp + at, w.s + at, job.delta_of(t.b, t.h, t.row + r), t.keys);
+        if (a.cap != 0) kernels.softcap_gradient(w.dp + at, w.capped + at, a.cap, t.keys);
+        if (biased) kernels.hide(w.dp + at, w.bias + at, t.keys);
     }
 }
 
@@ -100,138 +131,93 @@ bool fill_seen(const DenseBackward &job, const DenseTile &t, float *bias) {
     return biased;
 }
 
-// ---- d_q: a tile of queries walks over keys ----
+// A tile of keys and values with its sums.
+struct KeyTile {
+    int64_t b, kv_head, key, keys, group;
+    DenseRowsOf k; // in f32
+};
 
-void add_keys_to_d_q(const DenseBackward &job, const DenseScratch &w, const DenseTile &t,
-                     DenseRowsOf d_out) {
+// Adds what the queries of a step give to d_k, d_v and d_q.
+void add_queries(const DenseBackward &job, const BackwardScratch &w, const KeyTile &keys,
+                 const DenseTile &t) {
     const DenseAttention &a = job.a;
     const AttentionKernels &kernels = *a.kernels;
-    const int64_t d = padded(a.n.head_dim), kv_head = a.kv_head(t.h), cols = padded(t.keys);
-    const DenseRowsOf k = dense_rows(a, a.k, t.b, kv_head, t.key, t.keys, true, w.k);
-    kernels.transpose(k.data, k.stride, cols, a.n.head_dim, w.turned, kDenseKeys);
-    kernels.gemm(w.q, d, t.rows, w.turned, kDenseKeys, a.n.head_dim, cols, w.s, kDenseKeys, false);
-    const DenseRowsOf v = dense_rows(a, a.v, t.b, kv_head, t.key, t.keys, true, w.v);
-    kernels.transpose(v.data, v.stride, cols, a.n.v_head_dim, w.turned, kDenseKeys);
-    kernels.gemm(d_out.data, d_out.stride, t.rows, w.turned, kDenseKeys, a.n.v_head_dim, cols, w.dp,
-                 kDenseKeys, false);
+    const int64_t d = padded(a.n.head_dim), e = padded(a.n.v_head_dim), cols = padded(t.keys);
+    load_scaled(a, a.q, t.b, t.h, t.row, t.rows, a.args.scale, w.q);
+    const DenseRowsOf d_out = dense_rows(a, job.d_out, t.b, t.h, t.row, t.rows, false, w.d_out);
+    kernels.gemm({w.q, d, 1}, t.rows, w.k_turned, kDenseKeys, a.n.head_dim, cols, w.s, kDenseKeys,
+                 false);
+    kernels.gemm({d_out.data, d_out.stride, 1}, t.rows, w.v_turned, kDenseKeys, a.n.v_head_dim,
+                 cols, w.dp, kDenseKeys, false);
     const bool biased = fill_seen(job, t, w.bias);
     if (a.drops) fill_keep(a, t, w.keep);
-    const PairTiles tiles = {biased ? w.bias : nullptr,
-                             a.drops ? w.keep : nullptr,
-                             kDenseKeys,
-                             t.rows,
-                             t.keys,
-                             kDenseKeys};
-    make_weights(a, w, tiles);
-    make_gradients(a, w, tiles);
-    add_product(a, w.dp, kDenseKeys, {tiles.bias, nullptr}, t.rows, t.keys, k, d, w.first);
+    make_weights(job, w, t, biased);
+    make_gradients(job, w, t, biased);
+    const float *bias = biased ? w.bias : nullptr, *keep = a.drops ? w.keep : nullptr;
+    add_product(a, {w.dp, kDenseKeys, 1}, {bias, nullptr}, t.rows, t.keys, keys.k, d,
+                job.d_q_part(keys.group, t.b, t.h, t.row));
+    add_product(a, {w.dp, 1, kDenseKeys}, {bias, nullptr}, t.keys, t.rows, {w.q, d}, d, w.d_k);
+    for (int64_t r = 0; a.drops && r < t.rows; ++r)
+        kernels.drop(w.s + r * kDenseKeys, w.keep + r * kDenseKeys, t.keys);
+    add_product(a, {w.s, 1, kDenseKeys}, {bias, keep}, t.keys, t.rows, d_out, e, w.d_v);
 }
 
-void run_queries(const DenseBackward &job, const DenseScratch &w, int64_t b, int64_t h,
-                 int64_t row) {
+void run_key_tile(const DenseBackward &job, const BackwardScratch &w, KeyTile t) {
     const DenseAttention &a = job.a;
-    const int64_t d = padded(a.n.head_dim), left = a.n.rows - row,
-                  rows = left < kDenseRows ? left : kDenseRows;
-    load_scaled(a, a.q, b, h, row, rows, a.args.scale, w.q);
-    const DenseRowsOf d_out = dense_rows(a, job.d_out, b, h, row, rows, false, w.d_out);
-    for (int64_t r = 0; r < rows; ++r) {
-        const float lse = job.subtrahend(b, h, row + r), delta = job.delta_of(b, h, row + r);
-        for (int64_t j = 0; j < kDenseKeys; ++j) {
-            w.lse[r * kDenseKeys + j] = lse;
-            w.delta[r * kDenseKeys + j] = delta;
-        }
-    }
-    memset(w.first, 0, static_cast<size_t>(rows * d) * 4);
-    const Range seen = a.keys_of(row, row + rows);
-    for (int64_t key = seen.begin / kDenseKeys * kDenseKeys; key < seen.end; key += kDenseKeys) {
-        const int64_t keys = seen.end - key < kDenseKeys ? seen.end - key : kDenseKeys;
-        add_keys_to_d_q(job, w, {b, h, row, rows, key, keys}, d_out);
-    }
-    for (int64_t r = 0; r < rows; ++r) {
-        a.kernels->scale(w.first + r * d, a.n.head_dim, a.args.scale);
-        a.kernels->store[job.d_q.type](w.first + r * d, a.n.head_dim, job.d_q.row(b, row + r, h));
-    }
-}
-
-// ---- d_k and d_v: a tile of keys walks over the queries of all heads of its group ----
-
-// bias[keys][rows] from bias[rows][keys].
-void turn_pairs(const DenseAttention &a, const DenseTile &t, const float *pairs, float *turned) {
-    a.kernels->transpose(pairs, kDenseKeys, padded(t.rows), t.keys, turned, kDenseRows);
-}
-
-void add_queries_to_d_kv(const DenseBackward &job, const DenseScratch &w, const DenseTile &t,
-                         DenseRowsOf k, DenseRowsOf v) {
-    const DenseAttention &a = job.a;
-    const AttentionKernels &kernels = *a.kernels;
-    const int64_t d = padded(a.n.head_dim), e = padded(a.n.v_head_dim), cols = padded(t.rows);
-    load_scaled(a, a.q, t.b, t.h, t.row, t.rows, a.args.scale, w.q);
-    kernels.transpose(w.q, d, cols, a.n.head_dim, w.q_turned, kDenseRows);
-    kernels.gemm(k.data, k.stride, t.keys, w.q_turned, kDenseRows, a.n.head_dim, cols, w.s,
-                 kDenseRows, false);
-    const DenseRowsOf d_out = dense_rows(a, job.d_out, t.b, t.h, t.row, t.rows, true, w.d_out);
-    kernels.transpose(d_out.data, d_out.stride, cols, a.n.v_head_dim, w.d_out_turned, kDenseRows);
-    kernels.gemm(v.data, v.stride, t.keys, w.d_out_turned, kDenseRows, a.n.v_head_dim, cols, w.dp,
-                 kDenseRows, false);
-    for (int64_t r = 0; r < t.rows; ++r) {
-        w.lse[r] = job.subtrahend(t.b, t.h, t.row + r);
-        w.delta[r] = job.delta_of(t.b, t.h, t.row + r);
-    }
-    const bool biased = fill_seen(job, t, w.bias);
-    if (biased) turn_pairs(a, t, w.bias, w.bias_turned);
-    if (a.drops) fill_keep(a, t, w.keep), turn_pairs(a, t, w.keep, w.keep_turned);
-    const PairTiles tiles = {biased ? w.bias_turned : nullptr,
-                             a.drops ? w.keep_turned : nullptr,
-                             kDenseRows,
-                             t.keys,
-                             t.rows,
-                             0};
-    make_weights(a, w, tiles);
-    make_gradients(a, w, tiles);
-    add_product(a, w.dp, kDenseRows, {tiles.bias, nullptr}, t.keys, t.rows, {w.q, d}, d, w.first);
-    for (int64_t r = 0; a.drops && r < t.keys; ++r)
-        kernels.drop(w.s + r * kDenseRows, w.keep_turned + r * kDenseRows, t.rows);
-    add_product(a, w.s, kDenseRows, {tiles.bias, tiles.keep}, t.keys, t.rows, d_out, e, w.second);
-}
-
-void run_keys(const DenseBackward &job, const DenseScratch &w, int64_t b, int64_t kv_head,
-              int64_t key) {
-    const DenseAttention &a = job.a;
-    const int64_t d = padded(a.n.head_dim), e = padded(a.n.v_head_dim), left = a.n.keys - key,
-                  keys = left < kDenseKeys ? left : kDenseKeys, group = a.n.heads / a.n.kv_heads;
-    const DenseRowsOf k = dense_rows(a, a.k, b, kv_head, key, keys, false, w.k),
-                      v = dense_rows(a, a.v, b, kv_head, key, keys, false, w.v);
-    memset(w.first, 0, static_cast<size_t>(keys * d) * 4);
-    memset(w.second, 0, static_cast<size_t>(keys * e) * 4);
-    for (int64_t h = kv_head * group; h < (kv_head + 1) * group; ++h) {
-        for (int64_t row = 0; row < a.n.rows; row += kDenseRows) {
-            const int64_t below = a.n.rows - row, rows = below < kDenseRows ? below : kDenseRows;
+    const int64_t d = padded(a.n.head_dim), e = padded(a.n.v_head_dim),
+                  of_head = a.n.heads / a.n.kv_heads;
+    t.k = dense_rows(a, a.k, t.b, t.kv_head, t.key, t.keys, true, w.k);
+    a.kernels->transpose(t.k.data, t.k.stride, padded(t.keys), a.n.head_dim, w.k_turned,
+                         kDenseKeys);
+    const DenseRowsOf v = dense_rows(a, a.v, t.b, t.kv_head, t.key, t.keys, true, w.v);
+    a.kernels->transpose(v.data, v.stride, padded(t.keys), a.n.v_head_dim, w.v_turned, kDenseKeys);
+    memset(w.d_k, 0, static_cast<size_t>(t.keys * d) * 4);
+    memset(w.d_v, 0, static_cast<size_t>(t.keys * e) * 4);
+    for (int64_t h = t.kv_head * of_head; h < (t.kv_head + 1) * of_head; ++h) {
+        for (int64_t row = 0; row < a.n.rows; row += kBackwardStep) {
+            const int64_t left = a.n.rows - row, rows = left < kBackwardStep ? left : kBackwardStep;
             const Range seen = a.keys_of(row, row + rows);
-            if (seen.end <= key || seen.begin >= key + keys) continue;
-            add_queries_to_d_kv(job, w, {b, h, row, rows, key, keys}, k, v);
+            if (seen.end <= t.key || seen.begin >= t.key + t.keys) continue;
+            add_queries(job, w, t, {t.b, h, row, rows, t.key, t.keys});
         }
     }
-    for (int64_t j = 0; j < keys; ++j) {
-        a.kernels->store[job.d_k.type](w.first + j * d, a.n.head_dim,
-                                       job.d_k.row(b, key + j, kv_head));
-        a.kernels->store[job.d_v.type](w.second + j * e, a.n.v_head_dim,
-                                       job.d_v.row(b, key + j, kv_head));
+    for (int64_t j = 0; j < t.keys; ++j) {
+        a.kernels->store[job.d_k.type](w.d_k + j * d, a.n.head_dim,
+                                       job.d_k.row(t.b, t.key + j, t.kv_head));
+        a.kernels->store[job.d_v.type](w.d_v + j * e, a.n.v_head_dim,
+                                       job.d_v.row(t.b, t.key + j, t.kv_head));
     }
 }
 
-// The tasks of the pass. Tasks of d_k and d_v take longest, so they come first.
-void run_backward_task(const DenseBackward &job, const DenseScratch &w, int64_t task) {
+// A task: the key tiles of a group, for one KV head.
+void run_backward_task(const DenseBackward &job, const BackwardScratch &w, int64_t task) {
     const DenseAttention &a = job.a;
-    const int64_t kv_heads = a.n.batch * a.n.kv_heads, heads = a.n.batch * a.n.heads,
-                  of_keys = kv_heads * a.tiles_of_keys();
-    if (task < of_keys) {
-        // with causal, the first keys are seen by the most queries
-        const int64_t head = task % kv_heads, tile = task / kv_heads;
-        return run_keys(job, w, head / a.n.kv_heads, head % a.n.kv_heads, tile * kDenseKeys);
+    const int64_t kv_heads = a.n.batch * a.n.kv_heads, head = task % kv_heads,
+                  group = task / kv_heads, b = head / a.n.kv_heads, kv_head = head % a.n.kv_heads,
+                  of_head = a.n.heads / a.n.kv_heads;
+    memset(job.d_q_part(group, b, kv_head * of_head, 0), 0,
+           static_cast<size_t>(of_head * a.n.rows * padded(a.n.head_dim)) * 4);
+    for (int64_t tile = group; tile < a.tiles_of_keys(); tile += job.groups) {
+        const int64_t key = tile * kDenseKeys, left = a.n.keys - key;
+        run_key_tile(job, w, {b, kv_head, key, left < kDenseKeys ? left : kDenseKeys, group, {}});
     }
-    const int64_t place = task - of_keys, head = place % heads,
-                  tile = a.tiles_of_rows() - 1 - place / heads;
-    run_queries(job, w, head / a.n.heads, head % a.n.heads, tile * kDenseRows);
+}
+
+// Adds up the parts of row i of d_q, and stores the row.
+void write_d_q(const DenseBackward &job, int64_t b, int64_t h, int64_t i) {
+    const DenseAttention &a = job.a;
+    float *row = job.d_q_part(0, b, h, i);
+    for (int64_t group = 1; group < job.groups; ++group)
+        a.kernels->add(row, job.d_q_part(group, b, h, i), a.n.head_dim);
+    a.kernels->scale(row, a.n.head_dim, a.args.scale);
+    a.kernels->store[job.d_q.type](row, a.n.head_dim, job.d_q.row(b, i, h));
+}
+
+int64_t groups_of(const DenseAttention &a) {
+    const int64_t heads = a.n.batch * a.n.kv_heads, tiles = a.tiles_of_keys();
+    const int64_t wanted = heads == 0 ? 1 : (kLeastTasks + heads - 1) / heads;
+    const int64_t most = tiles < kMostGroups ? tiles : kMostGroups;
+    return wanted < most ? wanted : most < 1 ? 1 : most;
 }
 
 } // namespace
@@ -239,13 +225,14 @@ void run_backward_task(const DenseBackward &job, const DenseScratch &w, int64_t 
 keel_status run_dense_backward(keel_ctx *ctx, const DenseAttention &a,
                                const keel_dense_gradients &g) noexcept {
     const int64_t d = padded(a.n.head_dim), e = padded(a.n.v_head_dim),
-                  each = DenseScratch::floats(d, e), lines = a.n.batch * a.n.heads * a.n.rows,
-                  tasks = a.n.batch *
-                          (a.n.kv_heads * a.tiles_of_keys() + a.n.heads * a.tiles_of_rows());
-    const int64_t floats = round_up(lines, kPad) + each * ctx->threads;
+                  each = BackwardScratch(nullptr, d, e).room.used(),
+                  lines = a.n.batch * a.n.heads * a.n.rows, groups = groups_of(a),
+                  tasks = groups * a.n.batch * a.n.kv_heads;
+    const int64_t floats = round_up(lines, kPad) + groups * lines * d + each * ctx->threads;
     uint8_t *base = scratch(ctx, static_cast<uint64_t>(floats) * 4);
     if (base == nullptr) return KEEL_E_OUT_OF_MEMORY;
-    auto *delta = reinterpret_cast<float *>(base), *rooms = delta + round_up(lines, kPad);
+    auto *delta = reinterpret_cast<float *>(base), *parts = delta + round_up(lines, kPad),
+         *rooms = parts + groups * lines * d;
     const DenseBackward job = {a,
                                DenseTensor(g.out),
                                DenseTensor(g.d_out),
@@ -255,21 +242,28 @@ keel_status run_dense_backward(keel_ctx *ctx, const DenseAttention &a,
                                data_as<const float>(g.lse),
                                g.lse->stride[0] / 4,
                                g.lse->stride[1] / 4,
-                               delta};
+                               delta,
+                               parts,
+                               groups};
     auto *d_sink = g.d_sink != nullptr ? data_as<float>(g.d_sink) : nullptr;
     std::atomic<int64_t> next{0};
-    return parallel(ctx, dense_workers(ctx, a, 7), [&](const Team &team) {
-        const DenseScratch w(rooms + team.worker * each, d, e);
+    return parallel(ctx, dense_workers(ctx, a, 5), [&](const Team &team) {
+        const BackwardScratch w(rooms + team.worker * each, d, e);
         const Range mine = share(lines, 1, team);
-        for (int64_t line = mine.begin; line < mine.end; ++line) {
-            const int64_t head = line / a.n.rows;
-            compute_delta(job, w, head / a.n.heads, head % a.n.heads, line % a.n.rows);
-        }
+        const auto for_lines = [&](const auto &action) {
+            for (int64_t line = mine.begin; line < mine.end; ++line) {
+                const int64_t head = line / a.n.rows;
+                action(head / a.n.heads, head % a.n.heads, line % a.n.rows);
+            }
+        };
+        for_lines([&](int64_t b, int64_t h, int64_t i) { compute_delta(job, w, b, h, i); });
         team.barrier();
         for (int64_t h = team.worker; d_sink != nullptr && h < a.n.heads; h += team.n)
             d_sink[h] = sink_gradient(job, h);
         for (int64_t task; (task = next.fetch_add(1, std::memory_order_relaxed)) < tasks;)
             run_backward_task(job, w, task);
+        team.barrier();
+        for_lines([&](int64_t b, int64_t h, int64_t i) { write_d_q(job, b, h, i); });
     });
 }
 

@@ -46,30 +46,6 @@ Range DenseAttention::keys_of(int64_t i) const {
     return r;
 }
 
-DenseScratch::DenseScratch(float *base, int64_t d, int64_t e) {
-    const auto take = [&](int64_t floats) {
-        float *at = base;
-        base += floats;
-        return at;
-    };
-    const int64_t pairs = kDenseRows * kDenseKeys, most = longer(d, e);
-    q = take(kDenseRows * d), q_turned = take(kDenseRows * d);
-    d_out = take(kDenseRows * e), d_out_turned = take(kDenseRows * e);
-    k = take(kDenseKeys * d), v = take(kDenseKeys * e);
-    turned = take(kDenseKeys * most);
-    first = take(kDenseRows * most), second = take(kDenseRows * most);
-    s = take(pairs), dp = take(pairs), capped = take(pairs);
-    bias = take(pairs), keep = take(pairs);
-    bias_turned = take(pairs), keep_turned = take(pairs);
-    lse = take(pairs), delta = take(pairs);
-    max = take(kDenseRows), sum = take(kDenseRows);
-}
-
-int64_t DenseScratch::floats(int64_t d, int64_t e) {
-    return 2 * kDenseRows * (d + e + longer(d, e)) + kDenseKeys * (d + e + longer(d, e)) +
-           9 * kDenseRows * kDenseKeys + 2 * kDenseRows;
-}
-
 DenseRowsOf dense_rows(const DenseAttention &a, const DenseTensor &t, int64_t b, int64_t h,
                        int64_t from, int64_t count, bool whole, float *room) {
     const bool in_place =
@@ -128,19 +104,19 @@ void fill_keep(const DenseAttention &a, const DenseTile &t, float *keep) {
     }
 }
 
-void add_product(const DenseAttention &a, const float *x, int64_t stride, DenseSkips skips,
-                 int64_t rows, int64_t depth, DenseRowsOf y, int64_t cols, float *sums) {
+void add_product(const DenseAttention &a, const LeftMatrix &x, DenseSkips skips, int64_t rows,
+                 int64_t depth, DenseRowsOf y, int64_t cols, float *sums) {
     const AttentionKernels &kernels = *a.kernels;
     if ((skips.bias == nullptr && skips.keep == nullptr) || all_finite(kernels, y, depth, cols)) {
-        kernels.gemm(x, stride, rows, y.data, y.stride, depth, cols, sums, cols, true);
+        kernels.gemm(x, rows, y.data, y.stride, depth, cols, sums, cols, true);
         return;
     }
     for (int64_t r = 0; r < rows; ++r) {
         for (int64_t j = 0; j < depth; ++j) {
-            const int64_t at = r * stride + j;
+            const int64_t at = r * x.stride + j * x.step;
             if (skips.bias != nullptr && skips.bias[at] == kHidden) continue;
             if (skips.keep != nullptr && skips.keep[at] == 0) continue;
-            kernels.add_scaled(sums + r * cols, y.data + j * y.stride, cols, x[at]);
+            kernels.add_scaled(sums + r * cols, y.data + j * y.stride, cols, x.data[at]);
         }
     }
 }

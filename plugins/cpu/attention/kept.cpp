@@ -81,8 +81,8 @@ void score_one(const AttentionJob &job, const AttentionScratch &w, int64_t head,
             const bool whole = direct && n == kTileSlots; // gemm writes whole tiles only
             float *to =
                 whole ? data_as<float>(scores.out) + head * outer_stride(scores.out) + slot : group;
-            job.kernels->gemm(factors.value, job.group, 1, tile, kTileSlots, job.group, padded(n),
-                              to, kTileSlots, whole && scores.accumulate != 0);
+            job.kernels->gemm({factors.value, job.group, 1}, 1, tile, kTileSlots, job.group,
+                              padded(n), to, kTileSlots, whole && scores.accumulate != 0);
             if (!whole) write_scores(job, head, slot, n, group, nullptr);
             continue;
         }

@@ -136,8 +136,9 @@ class KeptRows {
             job_.bf16->add_columns(tile.values16, from - tile.begin, every, count, by,
                                    bf16_padded(tile.n), x);
         else
-            job_.kernels->gemm(by, kTileRows, 1, tile.values + (from - tile.begin) * kTileSlots,
-                               every * kTileSlots, count, padded(tile.n), x, kTileSlots, true);
+            job_.kernels->gemm({by, kTileRows, 1}, 1,
+                               tile.values + (from - tile.begin) * kTileSlots, every * kTileSlots,
+                               count, padded(tile.n), x, kTileSlots, true);
         // In f32, the kept values after the first n were never written.
         if (tile.n != kTileSlots && tile.values != nullptr)
             memset(x + tile.n, 0, static_cast<size_t>(kTileSlots - tile.n) * 4);

@@ -49,7 +49,8 @@ void many_dots(const AttentionJob &job, const AttentionScratch &w, int64_t head,
     const int64_t dim = job.kv.k.dim, stride = padded(dim);
     load_slots(job, job.kv.k, head, first, n, w.rows, stride);
     job.kernels->transpose(w.rows, stride, padded(n), dim, w.k, kTileSlots);
-    job.kernels->gemm(q, stride, rows, w.k, kTileSlots, dim, padded(n), w.s, kTileSlots, false);
+    job.kernels->gemm({q, stride, 1}, rows, w.k, kTileSlots, dim, padded(n), w.s, kTileSlots,
+                      false);
 }
 
 // Converts the values of n slots to f32 and stores them in w.rows.
@@ -90,7 +91,7 @@ void mix_values(const AttentionJob &job, const AttentionScratch &w, int64_t head
     if (masked && !kernels.finite(w.rows, n * stride))
         mix_loaded(job, w, rows, n);
     else
-        kernels.gemm(w.s, kTileSlots, rows, w.rows, stride, n, stride, w.acc, stride, true);
+        kernels.gemm({w.s, kTileSlots, 1}, rows, w.rows, stride, n, stride, w.acc, stride, true);
 }
 
 bool sees_any(const AttentionJob &job, int64_t head, int64_t i) {

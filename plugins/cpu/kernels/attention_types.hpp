@@ -36,6 +36,13 @@ struct Ahead {
     int64_t row_bytes;
 };
 
+// The left operand of a product. Element (r, k) is data[r * stride + k * step]. With step 1 its
+// rows are contiguous. With stride 1 it is a transposed matrix.
+struct LeftMatrix {
+    const float *data;
+    int64_t stride, step;
+};
+
 // The state of an online softmax for the rows of a tile.
 struct SoftmaxState {
     float *max, *sum; // [rows]; sum: sum of exp(logit - max); max is never NaN

@@ -143,8 +143,8 @@ struct AttentionKernels {
 
     // Computes c[rows, cols] = a[rows, depth] * b[depth, cols], or adds the product to c. Strides
     // are in floats. cols is a multiple of kPad.
-    void (*gemm)(const float *a, int64_t a_stride, int64_t rows, const float *b, int64_t b_stride,
-                 int64_t depth, int64_t cols, float *c, int64_t c_stride, bool accumulate);
+    void (*gemm)(const LeftMatrix &a, int64_t rows, const float *b, int64_t b_stride, int64_t depth,
+                 int64_t cols, float *c, int64_t c_stride, bool accumulate);
     // Transposes: dst[c * dst_stride + r] = src[r * src_stride + c]. rows is a multiple of kPad.
     void (*transpose)(const float *src, int64_t src_stride, int64_t rows, int64_t cols, float *dst,
                       int64_t dst_stride);
@@ -170,12 +170,12 @@ struct AttentionKernels {
 
     // Dense attention (algo/attention_dense.inl). Rows of n elements with room up to a multiple of
     // kPad. A bias of -inf hides a pair of query and key.
-    void (*exp_minus)(float *x, const float *lse, int64_t n); // x = exp(x - lse)
+    void (*exp_minus)(float *x, float lse, int64_t n); // x = exp(x - lse)
     void (*add_bias)(float *x, const float *bias, int64_t n);
     void (*hide)(float *x, const float *bias, int64_t n); // x = 0 for hidden pairs
     void (*drop)(float *x, const float *keep, int64_t n); // x *= keep; 0 if keep is 0
     // dp = p * (dp - delta)
-    void (*logit_gradient)(float *dp, const float *p, const float *delta, int64_t n);
+    void (*logit_gradient)(float *dp, const float *p, float delta, int64_t n);
     void (*softcap_gradient)(float *dz, const float *capped, float cap, int64_t n);
 };
 

@@ -149,8 +149,8 @@ void project_tile(const KeysJob &job, uint32_t worker, int64_t h, int64_t first,
     for (int64_t j = 0; j < n; ++j) job.key(h, first + j, keys + j * job.dim());
     for (int64_t d = 0; d < job.kv.k.dim; d += kSumDepth) {
         const int64_t depth = job.kv.k.dim - d < kSumDepth ? job.kv.k.dim - d : kSumDepth;
-        job.kernels->gemm(keys + d, job.dim(), n, job.projection + d * job.r, job.r, depth, job.r,
-                          product, job.r, d != 0);
+        job.kernels->gemm({keys + d, job.dim(), 1}, n, job.projection + d * job.r, job.r, depth,
+                          job.r, product, job.r, d != 0);
     }
     for (int64_t j = 0; j < n; ++j)
         memcpy(job.out(h, first + j), product + j * job.r,
@@ -231,7 +231,8 @@ void head_stats(const AttentionKernels &kernels, const keel_query_stats_args *ar
         }
         if (args->second == nullptr) continue;
         kernels.transpose(queries, dim, padded(rows), n, turned, kTileSlots);
-        kernels.gemm(turned, kTileSlots, n, queries, dim, rows, dim, products, dim, first != 0);
+        kernels.gemm({turned, kTileSlots, 1}, n, queries, dim, rows, dim, products, dim,
+                     first != 0);
     }
     kernels.add(reinterpret_cast<float *>(data_of(args->sum) + h * args->sum->stride[0]), sum, n);
     for (int64_t d = 0; args->second != nullptr && d < n; ++d)

@@ -192,22 +192,23 @@ void mix(const float *p, int64_t p_stride, int64_t rows, const void *values, int
 
 // Computes c[R][P vectors] = a[R][depth] * b[depth][P vectors], or adds the product to c.
 template <int R, int P>
-KEEL_SIMD void gemm_part(const float *a, int64_t a_stride, const float *b, int64_t b_stride,
-                         int64_t depth, float *c, int64_t c_stride, bool accumulate) {
+KEEL_SIMD void gemm_part(const LeftMatrix &a, const float *b, int64_t b_stride, int64_t depth,
+                         float *c, int64_t c_stride, bool accumulate) {
     F sum[R][P];
     KEEL_UNROLL
     for (int r = 0; r < R; ++r)
         KEEL_UNROLL
     for (int i = 0; i < P; ++i)
         sum[r][i] = zero();
-    for (int64_t k = 0; k < depth; ++k) {
+    const float *column = a.data;
+    for (int64_t k = 0; k < depth; ++k, column += a.step) {
         F y[P];
         KEEL_UNROLL
         for (int i = 0; i < P; ++i)
             y[i] = load(b + k * b_stride + i * W);
         KEEL_UNROLL
         for (int r = 0; r < R; ++r) {
-            const F x = set1(a[r * a_stride + k]);
+            const F x = set1(column[r * a.stride]);
             KEEL_UNROLL
             for (int i = 0; i < P; ++i)
                 sum[r][i] = fma(x, y[i], sum[r][i]);
@@ -225,30 +226,29 @@ KEEL_SIMD void gemm_part(const float *a, int64_t a_stride, const float *b, int64
 }
 
 template <int P>
-KEEL_SIMD void gemm_panel(const float *a, int64_t a_stride, int64_t rows, const float *b,
-                          int64_t b_stride, int64_t depth, float *c, int64_t c_stride,
-                          bool accumulate) {
+KEEL_SIMD void gemm_panel(const LeftMatrix &a, int64_t rows, const float *b, int64_t b_stride,
+                          int64_t depth, float *c, int64_t c_stride, bool accumulate) {
     int64_t r = 0;
+    const auto from = [&](int64_t row) {
+        return LeftMatrix{a.data + row * a.stride, a.stride, a.step};
+    };
     for (; r + 6 <= rows; r += 6)
-        gemm_part<6, P>(a + r * a_stride, a_stride, b, b_stride, depth, c + r * c_stride, c_stride,
-                        accumulate);
+        gemm_part<6, P>(from(r), b, b_stride, depth, c + r * c_stride, c_stride, accumulate);
     for (; r + 2 <= rows; r += 2)
-        gemm_part<2, P>(a + r * a_stride, a_stride, b, b_stride, depth, c + r * c_stride, c_stride,
-                        accumulate);
+        gemm_part<2, P>(from(r), b, b_stride, depth, c + r * c_stride, c_stride, accumulate);
     if (r < rows)
-        gemm_part<1, P>(a + r * a_stride, a_stride, b, b_stride, depth, c + r * c_stride, c_stride,
-                        accumulate);
+        gemm_part<1, P>(from(r), b, b_stride, depth, c + r * c_stride, c_stride, accumulate);
 }
 
-void gemm(const float *a, int64_t a_stride, int64_t rows, const float *b, int64_t b_stride,
-          int64_t depth, int64_t cols, float *c, int64_t c_stride, bool accumulate) {
+void gemm(const LeftMatrix &a, int64_t rows, const float *b, int64_t b_stride, int64_t depth,
+          int64_t cols, float *c, int64_t c_stride, bool accumulate) {
     // Number of vectors in a row of a panel. With six rows, the sums fill the registers.
     constexpr int wide = W == 16 ? 4 : W == 8 ? 2 : 4;
     int64_t i = 0;
     for (; i + wide * W <= cols; i += wide * W)
-        gemm_panel<wide>(a, a_stride, rows, b + i, b_stride, depth, c + i, c_stride, accumulate);
+        gemm_panel<wide>(a, rows, b + i, b_stride, depth, c + i, c_stride, accumulate);
     for (; i < cols; i += W)
-        gemm_panel<1>(a, a_stride, rows, b + i, b_stride, depth, c + i, c_stride, accumulate);
+        gemm_panel<1>(a, rows, b + i, b_stride, depth, c + i, c_stride, accumulate);
 }
 
 void transpose(const float *src, int64_t src_stride, int64_t rows, int64_t cols, float *dst,

@@ -1,10 +1,11 @@
 // The elementwise kernels of dense attention (attention/dense.hpp), built from the primitives of
 // simd_*.hpp. Included by attention.inl. Rows have room for a whole number of vectors.
 
-// The weights of softmax from logits and log-sum-exps: x[j] = exp(x[j] - lse[j]).
-void exp_minus(float *x, const float *lse, int64_t n) {
+// The weights of softmax from the logits of a row and their log-sum-exp: x[j] = exp(x[j] - lse).
+void exp_minus(float *x, float lse, int64_t n) {
+    const F base = set1(lse);
     for (int64_t j = 0; j < n; j += W)
-        store(x + j, exp(sub(load(x + j), load(lse + j))));
+        store(x + j, exp(sub(load(x + j), base)));
 }
 
 // x[j] = -inf where the bias is -inf, else x[j] + bias[j].
@@ -25,10 +26,11 @@ void drop(float *x, const float *keep, int64_t n) {
         x[j] = keep[j] == 0.0f ? 0.0f : x[j] * keep[j];
 }
 
-// Gradients of logits: dp[j] = p[j] * (dp[j] - delta[j]).
-void logit_gradient(float *dp, const float *p, const float *delta, int64_t n) {
-    for (int64_t j = 0; j < n; ++j)
-        dp[j] = p[j] * (dp[j] - delta[j]);
+// Gradients of the logits of a row: dp[j] = p[j] * (dp[j] - delta).
+void logit_gradient(float *dp, const float *p, float delta, int64_t n) {
+    const F base = set1(delta);
+    for (int64_t j = 0; j < n; j += W)
+        store(dp + j, mul(load(p + j), sub(load(dp + j), base)));
 }
 
 // dz[j] *= the derivative of the softcap, from the capped logit.
