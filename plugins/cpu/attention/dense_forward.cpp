@@ -1,4 +1,6 @@
-// The forward pass of dense attention: out and log-sum-exp.
+// The forward pass of dense attention: out and log-sum-exp. The products are f32. If all tensors
+// are bf16 and the machine multiplies bf16, the products are bf16 with f32 sums. The softmax is f32
+// in both cases, because the log-sum-exp is an f32 result.
 #include "cpu/attention/dense.hpp"
 
 #include <math.h>
@@ -9,9 +11,11 @@ namespace {
 
 // Queries of a task. They share the conversion of keys and values.
 constexpr int64_t kTaskRows = 192;
-// Queries of a step. Their logits and sums stay in the L1 cache. A multiple of the six rows of a
-// product.
+// Queries of a step. Their logits and sums stay in the L1 cache. A multiple of the six rows of an
+// f32 product. Bf16AttentionKernels::rows_at_once is the number for bf16 products. kTaskRows is a
+// multiple of both.
 constexpr int64_t kStepRows = 24;
+constexpr int64_t kMostStepRows = bf16_rows;
 // Keys and values that are converted at a time. They stay in the L2 cache.
 constexpr int64_t kChunkKeys = 4 * kDenseKeys;
 
@@ -21,22 +25,30 @@ struct ForwardScratch {
         q = room.take(kTaskRows * d), sums = room.take(kTaskRows * e);
         k = room.take(kDenseKeys * d), turned = room.take(kChunkKeys * d);
         v = room.take(kChunkKeys * e);
-        s = room.take(kStepRows * kDenseKeys), bias = room.take(kStepRows * kDenseKeys),
-        keep = room.take(kStepRows * kDenseKeys);
+        s = room.take(kMostStepRows * kDenseKeys), bias = room.take(kMostStepRows * kDenseKeys);
+        keep = room.take(kMostStepRows * kDenseKeys);
         max = room.take(kTaskRows), sum = room.take(kTaskRows);
+        const int64_t depth = bf16_padded(d);
+        q16 = room.take16(kTaskRows * depth), k16 = room.take16(kDenseKeys * depth);
+        turned16 = room.take16(kChunkKeys * depth), v16 = room.take16(kChunkKeys * e);
+        p16 = room.take16(kMostStepRows * kDenseKeys);
     }
 
     DenseRoom room;
     float *q, *sums;        // [kTaskRows][d], [kTaskRows][e]
     float *k;               // [kDenseKeys][d]
     float *turned, *v;      // tiles of [d][kDenseKeys]; [kChunkKeys][e]
-    float *s, *bias, *keep; // tiles of pairs, [kStepRows][kDenseKeys]
+    float *s, *bias, *keep; // tiles of pairs, [kMostStepRows][kDenseKeys]
     float *max, *sum;       // [kTaskRows]
+    // Operands of bf16 products (attention_types.hpp): queries and probabilities as x, keys and
+    // values in panels, one tile after the other. k16: keys as rows.
+    uint16_t *q16, *p16, *turned16, *v16, *k16;
 };
 
 // The forward pass of one call.
 struct DenseForward {
     const DenseAttention &a;
+    const Bf16AttentionKernels *bf16; // NULL: the products are f32
     DenseTensor out;
     float *lse = nullptr; // NULL: not wanted
     int64_t lse_batch = 0, lse_head = 0;
@@ -47,57 +59,119 @@ struct ForwardTask {
     int64_t b, h, row, rows;
 };
 
-// The keys and values of a chunk: keys first..first+n-1.
+// The keys and values of a chunk: keys first..first+n-1. They are in scratch memory.
 struct ForwardChunk {
     int64_t first, n;
-    DenseRowsOf v;
+    DenseRowsOf v; // not for bf16 products
 };
 
-ForwardChunk load_chunk(const DenseAttention &a, const ForwardScratch &w, const ForwardTask &t,
+void load_tile16(const DenseForward &job, const ForwardScratch &w, const ForwardTask &t,
+                 int64_t first, int64_t at, int64_t keys) {
+    const DenseAttention &a = job.a;
+    const int64_t depth = bf16_padded(a.n.head_dim), kv_head = a.kv_head(t.h),
+                  e = padded(a.n.v_head_dim), whole = round_up(keys, 16);
+    job.bf16->load_keys[kRowBf16](a.k.row(t.b, first + at, kv_head), a.k.token, keys, a.n.head_dim,
+                                  w.k16, {nullptr, 0});
+    memset(w.k16 + keys * depth, 0, static_cast<size_t>((whole - keys) * depth) * 2);
+    job.bf16->turn_keys(w.k16, whole, a.n.head_dim, w.turned16 + at * depth);
+    job.bf16->load_values[kRowBf16](a.v.row(t.b, first + at, kv_head), a.v.token, 0, keys,
+                                    a.n.v_head_dim, true, w.v16 + at * e, {nullptr, 0});
+}
+
+ForwardChunk load_chunk(const DenseForward &job, const ForwardScratch &w, const ForwardTask &t,
                         int64_t first, int64_t n) {
+    const DenseAttention &a = job.a;
     const int64_t d = padded(a.n.head_dim), kv_head = a.kv_head(t.h);
     for (int64_t at = 0; at < n; at += kDenseKeys) {
         const int64_t keys = n - at < kDenseKeys ? n - at : kDenseKeys;
+        if (job.bf16 != nullptr) {
+            load_tile16(job, w, t, first, at, keys);
+            continue;
+        }
         const DenseRowsOf k = dense_rows(a, a.k, t.b, kv_head, first + at, keys, true, w.k);
         a.kernels->transpose(k.data, k.stride, padded(keys), a.n.head_dim, w.turned + at * d,
                              kDenseKeys);
     }
+    if (job.bf16 != nullptr) return {first, n, {}};
     return {first, n, dense_rows(a, a.v, t.b, kv_head, first, n, false, w.v)};
+}
+
+// Writes the logits of a tile to w.s. `from` is the step's first query in the task; `at` is the
+// tile's first key in the chunk.
+void multiply_keys(const DenseForward &job, const ForwardScratch &w, int64_t from, int64_t at,
+                   const DenseTile &t) {
+    const DenseAttention &a = job.a;
+    const int64_t d = padded(a.n.head_dim), depth = bf16_padded(a.n.head_dim);
+    if (job.bf16 == nullptr) {
+        a.kernels->gemm({w.q + from * d, d, 1}, t.rows, w.turned + at * d, kDenseKeys, a.n.head_dim,
+                        padded(t.keys), w.s, kDenseKeys, false);
+        return;
+    }
+    job.bf16->multiply({w.q16 + from * depth, t.rows, depth, depth, w.turned16 + at * depth,
+                        16 * depth, padded(t.keys), w.s, kDenseKeys, false});
+    // q16 is not scaled, because rounding the scaled queries would change the logits.
+    for (int64_t r = 0; r < t.rows; ++r)
+        a.kernels->scale(w.s + r * kDenseKeys, t.keys, a.args.scale);
+}
+
+// Adds the values of a tile, weighted with the probabilities in w.s, to the sums of a step.
+void multiply_values(const DenseForward &job, const ForwardScratch &w, const ForwardChunk &chunk,
+                     int64_t from, const DenseTile &t, DenseSkips skips) {
+    const DenseAttention &a = job.a;
+    const int64_t e = padded(a.n.v_head_dim), at = t.key - chunk.first, depth = bf16_padded(t.keys);
+    float *sums = w.sums + from * e;
+    if (job.bf16 == nullptr)
+        return add_product(a, {w.s, kDenseKeys, 1}, skips, t.rows, t.keys, chunk.v.from(at), e,
+                           sums);
+    const uint16_t *v = w.v16 + at * e;
+    bool finite = true;
+    if (skips.bias != nullptr || skips.keep != nullptr)
+        for (int64_t c = 0; c < e; c += 16)
+            finite = finite && job.bf16->finite(v + c * kDenseKeys, depth * 16);
+    if (!finite) {
+        const DenseRowsOf rows = dense_rows(a, a.v, t.b, a.kv_head(t.h), t.key, t.keys, false, w.v);
+        return add_product(a, {w.s, kDenseKeys, 1}, skips, t.rows, t.keys, rows, e, sums);
+    }
+    job.bf16->pack_rows(w.s, kDenseKeys, t.rows, t.keys, w.p16);
+    job.bf16->multiply({w.p16, t.rows, depth, depth, v, 16 * kDenseKeys, e, sums, e, true});
 }
 
 // Adds a tile of keys to the running softmax and to the sums of a step. `from` is the step's first
 // query in the task; t is the tile of the step's queries and the tile's keys.
-void add_tile(const DenseAttention &a, const ForwardScratch &w, const ForwardChunk &chunk,
+void add_tile(const DenseForward &job, const ForwardScratch &w, const ForwardChunk &chunk,
               int64_t from, const DenseTile &t) {
+    const DenseAttention &a = job.a;
     const AttentionKernels &kernels = *a.kernels;
-    const int64_t d = padded(a.n.head_dim), e = padded(a.n.v_head_dim), at = t.key - chunk.first;
-    kernels.gemm({w.q + from * d, d, 1}, t.rows, w.turned + at * d, kDenseKeys, a.n.head_dim,
-                 padded(t.keys), w.s, kDenseKeys, false);
+    const int64_t e = padded(a.n.v_head_dim);
+    multiply_keys(job, w, from, t.key - chunk.first, t);
     for (int64_t r = 0; a.cap != 0 && r < t.rows; ++r)
         kernels.softcap(w.s + r * kDenseKeys, t.keys, a.cap);
     const bool biased = fill_bias(a, t, w.bias);
     for (int64_t r = 0; biased && r < t.rows; ++r)
         kernels.add_bias(w.s + r * kDenseKeys, w.bias + r * kDenseKeys, t.keys);
-    float *sums = w.sums + from * e;
-    kernels.softmax(w.s, kDenseKeys, t.rows, t.keys, {w.max + from, w.sum + from, sums, e, e});
+    kernels.softmax(w.s, kDenseKeys, t.rows, t.keys,
+                    {w.max + from, w.sum + from, w.sums + from * e, e, e});
     if (a.drops) fill_keep(a, t, w.keep);
     for (int64_t r = 0; a.drops && r < t.rows; ++r)
         kernels.drop(w.s + r * kDenseKeys, w.keep + r * kDenseKeys, t.keys);
-    add_product(a, {w.s, kDenseKeys, 1}, {biased ? w.bias : nullptr, a.drops ? w.keep : nullptr},
-                t.rows, t.keys, chunk.v.from(at), e, sums);
+    multiply_values(job, w, chunk, from, t,
+                    {biased ? w.bias : nullptr, a.drops ? w.keep : nullptr});
 }
 
-void walk_chunk(const DenseAttention &a, const ForwardScratch &w, const ForwardTask &t,
+void walk_chunk(const DenseForward &job, const ForwardScratch &w, const ForwardTask &t,
                 const ForwardChunk &chunk) {
-    for (int64_t from = 0; from < t.rows; from += kStepRows) {
-        const int64_t rows = t.rows - from < kStepRows ? t.rows - from : kStepRows;
-        const Range seen = a.keys_of(t.row + from, t.row + from + rows);
+    const int64_t step = job.bf16 == nullptr ? kStepRows : job.bf16->rows_at_once;
+    for (int64_t from = 0; from < t.rows; from += step) {
+        const int64_t rows = t.rows - from < step ? t.rows - from : step;
+        const Range seen = job.a.keys_of(t.row + from, t.row + from + rows);
         const int64_t end = seen.end < chunk.first + chunk.n ? seen.end : chunk.first + chunk.n;
+        if (job.bf16 != nullptr) job.bf16->begin(rows);
         for (int64_t key = chunk.first; key < end; key += kDenseKeys) {
             if (key + kDenseKeys <= seen.begin) continue;
             const int64_t keys = end - key < kDenseKeys ? end - key : kDenseKeys;
-            add_tile(a, w, chunk, from, {t.b, t.h, t.row + from, rows, key, keys});
+            add_tile(job, w, chunk, from, {t.b, t.h, t.row + from, rows, key, keys});
         }
+        if (job.bf16 != nullptr) job.bf16->end();
     }
 }
 
@@ -120,7 +194,9 @@ void write_rows(const DenseForward &job, const ForwardScratch &w, const ForwardT
 
 void run_forward_task(const DenseForward &job, const ForwardScratch &w, const ForwardTask &t) {
     const DenseAttention &a = job.a;
-    load_scaled(a, a.q, t.b, t.h, t.row, t.rows, a.args.scale, w.q);
+    load_scaled(a, a.q, t.b, t.h, t.row, t.rows, job.bf16 == nullptr ? a.args.scale : 1, w.q);
+    if (job.bf16 != nullptr)
+        job.bf16->pack_rows(w.q, padded(a.n.head_dim), t.rows, a.n.head_dim, w.q16);
     const bool sinks = a.sink != nullptr && a.sink[t.h] != -__builtin_inff();
     for (int64_t r = 0; r < t.rows; ++r) {
         w.max[r] = sinks ? a.sink[t.h] : -__builtin_inff();
@@ -130,9 +206,18 @@ void run_forward_task(const DenseForward &job, const ForwardScratch &w, const Fo
     const Range seen = a.keys_of(t.row, t.row + t.rows);
     for (int64_t key = seen.begin / kDenseKeys * kDenseKeys; key < seen.end; key += kChunkKeys) {
         const int64_t keys = seen.end - key < kChunkKeys ? seen.end - key : kChunkKeys;
-        walk_chunk(a, w, t, load_chunk(a, w, t, key, keys));
+        walk_chunk(job, w, t, load_chunk(job, w, t, key, keys));
     }
     write_rows(job, w, t);
+}
+
+// Returns the kernels of bf16 products, or NULL if the products must be f32.
+const Bf16AttentionKernels *bf16_products(const keel_ctx *ctx, const DenseAttention &a,
+                                          const DenseTensor &out) {
+    const Bf16AttentionKernels *bf16 = ctx->attention_bf16;
+    for (const DenseTensor *t : {&a.q, &a.k, &a.v, &out})
+        if (t->type != kRowBf16) return nullptr;
+    return bf16 != nullptr && a.n.rows >= bf16->least_rows ? bf16 : nullptr;
 }
 
 } // namespace
@@ -145,7 +230,8 @@ keel_status run_dense_forward(keel_ctx *ctx, const DenseAttention &a,
     if (blocks * heads == 0) return KEEL_OK;
     uint8_t *base = scratch(ctx, static_cast<uint64_t>(each) * 4 * ctx->threads);
     if (base == nullptr) return KEEL_E_OUT_OF_MEMORY;
-    DenseForward job = {a, DenseTensor(o.out)};
+    const DenseTensor out(o.out);
+    DenseForward job = {a, bf16_products(ctx, a, out), out};
     if (o.lse != nullptr) {
         job.lse = data_as<float>(o.lse);
         job.lse_batch = o.lse->stride[0] / 4, job.lse_head = o.lse->stride[1] / 4;
