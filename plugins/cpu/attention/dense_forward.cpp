@@ -9,11 +9,11 @@
 namespace keel_cpu {
 namespace {
 
-// Queries of a task. They share the conversion of keys and values.
-constexpr int64_t kTaskRows = 192;
+// The most queries of a task. They share the conversion of keys and values.
+constexpr int64_t kTaskRows = 384;
 // Queries of a step. Their logits and sums stay in the L1 cache. A multiple of the six rows of an
-// f32 product. Bf16AttentionKernels::rows_at_once is the number for bf16 products. kTaskRows is a
-// multiple of both.
+// f32 product. Bf16AttentionKernels::rows_at_once is the number for bf16 products. kTaskRows / 2 is
+// a multiple of both.
 constexpr int64_t kStepRows = 24;
 constexpr int64_t kMostStepRows = bf16_rows;
 // Keys and values that are converted at a time. They stay in the L2 cache.
@@ -220,13 +220,20 @@ const Bf16AttentionKernels *bf16_products(const keel_ctx *ctx, const DenseAttent
     return bf16 != nullptr && a.n.rows >= bf16->least_rows ? bf16 : nullptr;
 }
 
+// Returns the number of queries of a task. Fewer queries give more tasks, so that all workers have
+// work. A row's result does not depend on this number.
+int64_t rows_of_task(const keel_ctx *ctx, const DenseAttention &a) {
+    const int64_t heads = a.n.batch * a.n.heads, tasks = heads * (a.n.rows / kTaskRows);
+    return tasks >= 4 * ctx->threads ? kTaskRows : kTaskRows / 2;
+}
+
 } // namespace
 
 keel_status run_dense_forward(keel_ctx *ctx, const DenseAttention &a,
                               const keel_dense_outputs &o) noexcept {
     const int64_t d = padded(a.n.head_dim), e = padded(a.n.v_head_dim),
-                  each = ForwardScratch(nullptr, d, e).room.used(),
-                  blocks = (a.n.rows + kTaskRows - 1) / kTaskRows, heads = a.n.batch * a.n.heads;
+                  each = ForwardScratch(nullptr, d, e).room.used(), most = rows_of_task(ctx, a),
+                  blocks = (a.n.rows + most - 1) / most, heads = a.n.batch * a.n.heads;
     if (blocks * heads == 0) return KEEL_OK;
     uint8_t *base = scratch(ctx, static_cast<uint64_t>(each) * 4 * ctx->threads);
     if (base == nullptr) return KEEL_E_OUT_OF_MEMORY;
@@ -241,8 +248,8 @@ keel_status run_dense_forward(keel_ctx *ctx, const DenseAttention &a,
         const ForwardScratch w(reinterpret_cast<float *>(base) + team.worker * each, d, e);
         for (int64_t i; (i = next.fetch_add(1, std::memory_order_relaxed)) < blocks * heads;) {
             // with causal, the last blocks take longest, so they come first
-            const int64_t row = (blocks - 1 - i / heads) * kTaskRows, head = i % heads,
-                          rows = a.n.rows - row < kTaskRows ? a.n.rows - row : kTaskRows;
+            const int64_t row = (blocks - 1 - i / heads) * most, head = i % heads,
+                          rows = a.n.rows - row < most ? a.n.rows - row : most;
             run_forward_task(job, w, {head / a.n.heads, head % a.n.heads, row, rows});
         }
     });
