@@ -21,6 +21,7 @@
 #include <keel/ext/draft/attention_dense_check.hpp>
 
 #include <atomic>
+#include <initializer_list>
 
 namespace keel_cpu {
 
@@ -136,6 +137,11 @@ struct DenseSkips {
 // sums[rows][cols] += x[rows][depth] * y[depth][cols]. x is a tile of pairs, or its transpose.
 void add_product(const DenseAttention &a, const LeftMatrix &x, DenseSkips skips, int64_t rows,
                  int64_t depth, DenseRowsOf y, int64_t cols, float *sums);
+
+// Returns the kernels of bf16 products. NULL: the products must be f32, because q, k, v or one of
+// `others` is not bf16, or because bf16 would not be faster.
+const Bf16AttentionKernels *bf16_products(const keel_ctx *ctx, const DenseAttention &a,
+                                          std::initializer_list<const keel_tensor *> others);
 
 // ---- the passes ----
 

@@ -1,4 +1,5 @@
-// The backward pass of dense attention: gradients of q, k, v and of the sinks.
+// The backward pass of dense attention: gradients of q, k, v and of the sinks. The five products
+// are f32, or bf16 with f32 sums if all tensors are bf16 and the machine multiplies bf16.
 #include "cpu/attention/dense.hpp"
 
 #include <math.h>
@@ -10,6 +11,11 @@ namespace {
 // Queries of a step. Their pairs with a tile of keys stay in the L1 cache. A multiple of the six
 // rows of a product.
 constexpr int64_t kBackwardStep = 48;
+// The same for bf16 products. A panel of values (attention_types.hpp) has this many rows.
+constexpr int64_t kBackwardStep16 = kTileSlots;
+// Rows are packed as x in blocks of x_rows rows, so the last block may have more rows than a step.
+constexpr int64_t kPackedRows = 96;
+static_assert(kPackedRows >= kBackwardStep16 + bf16_rows && kPackedRows >= kDenseKeys + bf16_rows);
 // The number of tasks that keeps all threads busy. A fixed number, because the division into tasks
 // decides the order of sums.
 constexpr int64_t kLeastTasks = 32;
@@ -18,6 +24,7 @@ constexpr int64_t kMostGroups = 8;
 
 struct DenseBackward {
     const DenseAttention &a;
+    const Bf16AttentionKernels *bf16; // NULL: the products are f32
     DenseTensor out, d_out, d_q, d_k, d_v;
     const float *lse;
     int64_t lse_batch, lse_head;
@@ -46,21 +53,33 @@ struct DenseBackward {
 // Scratch memory of one worker; d and e are the padded sizes of keys and values.
 struct BackwardScratch {
     BackwardScratch(float *base, int64_t d, int64_t e) : room(base) {
-        const int64_t pairs = kBackwardStep * kDenseKeys;
-        q = room.take(kBackwardStep * d), d_out = room.take(kBackwardStep * e);
+        constexpr int64_t rows = kBackwardStep16, pairs = rows * kDenseKeys;
+        q = room.take(rows * d), d_out = room.take(rows * e);
         k = room.take(kDenseKeys * d), v = room.take(kDenseKeys * e);
         k_turned = room.take(kDenseKeys * d), v_turned = room.take(kDenseKeys * e);
         d_k = room.take(kDenseKeys * d), d_v = room.take(kDenseKeys * e);
         s = room.take(pairs), dp = room.take(pairs), capped = room.take(pairs);
-        bias = room.take(pairs), keep = room.take(pairs);
+        bias = room.take(pairs), keep = room.take(pairs), turned = room.take(pairs);
+        const int64_t deep = bf16_padded(d), deep_e = bf16_padded(e);
+        q_x = room.take16(kPackedRows * deep), d_out_x = room.take16(kPackedRows * deep_e);
+        q_panels = room.take16(rows * d), d_out_panels = room.take16(rows * e);
+        k_panels = room.take16(kDenseKeys * d);
+        k_turned16 = room.take16(kDenseKeys * deep), v_turned16 = room.take16(kDenseKeys * deep_e);
+        rows16 = room.take16(kDenseKeys * (deep > deep_e ? deep : deep_e));
+        pairs_x = room.take16(kPackedRows * kDenseKeys);
     }
 
     DenseRoom room;
-    float *q, *d_out;                     // [kBackwardStep][d], [kBackwardStep][e]
-    float *k, *v;                         // [kDenseKeys][d], [kDenseKeys][e]
-    float *k_turned, *v_turned;           // [d][kDenseKeys], [e][kDenseKeys]
-    float *d_k, *d_v;                     // sums: [kDenseKeys][d], [kDenseKeys][e]
-    float *s, *dp, *capped, *bias, *keep; // tiles of pairs, [kBackwardStep][kDenseKeys]
+    float *q, *d_out;           // [rows][d], [rows][e] of a step
+    float *k, *v;               // [kDenseKeys][d], [kDenseKeys][e]
+    float *k_turned, *v_turned; // [d][kDenseKeys], [e][kDenseKeys]
+    float *d_k, *d_v;           // sums: [kDenseKeys][d], [kDenseKeys][e]
+    // Tiles of pairs, [rows][kDenseKeys]. turned: [kDenseKeys][kBackwardStep16].
+    float *s, *dp, *capped, *bias, *keep, *turned;
+    // Operands of bf16 products (attention_types.hpp). *_x: rows as x. *_panels: rows as values.
+    // *_turned16: keys and values as keys. pairs_x: a tile of pairs as x.
+    uint16_t *q_x, *d_out_x, *q_panels, *d_out_panels, *k_panels, *k_turned16, *v_turned16;
+    uint16_t *rows16, *pairs_x;
 };
 
 // Computes delta of one row: the sum of d_out * out, without the elements in which out is 0.
@@ -131,57 +150,172 @@ bool fill_seen(const DenseBackward &job, const DenseTile &t, float *bias) {
     return biased;
 }
 
-// A tile of keys and values with its sums.
+// A tile of keys and values.
 struct KeyTile {
     int64_t b, kv_head, key, keys, group;
+    bool loaded;   // k, w.k_turned and w.v_turned are there
     DenseRowsOf k; // in f32
 };
 
-// Adds what the queries of a step give to d_k, d_v and d_q.
-void add_queries(const DenseBackward &job, const BackwardScratch &w, const KeyTile &keys,
-                 const DenseTile &t) {
-    const DenseAttention &a = job.a;
-    const AttentionKernels &kernels = *a.kernels;
-    const int64_t d = padded(a.n.head_dim), e = padded(a.n.v_head_dim), cols = padded(t.keys);
-    load_scaled(a, a.q, t.b, t.h, t.row, t.rows, a.args.scale, w.q);
-    const DenseRowsOf d_out = dense_rows(a, job.d_out, t.b, t.h, t.row, t.rows, false, w.d_out);
-    kernels.gemm({w.q, d, 1}, t.rows, w.k_turned, kDenseKeys, a.n.head_dim, cols, w.s, kDenseKeys,
-                 false);
-    kernels.gemm({d_out.data, d_out.stride, 1}, t.rows, w.v_turned, kDenseKeys, a.n.v_head_dim,
-                 cols, w.dp, kDenseKeys, false);
-    const bool biased = fill_seen(job, t, w.bias);
-    if (a.drops) fill_keep(a, t, w.keep);
-    make_weights(job, w, t, biased);
-    make_gradients(job, w, t, biased);
-    const float *bias = biased ? w.bias : nullptr, *keep = a.drops ? w.keep : nullptr;
-    add_product(a, {w.dp, kDenseKeys, 1}, {bias, nullptr}, t.rows, t.keys, keys.k, d,
-                job.d_q_part(keys.group, t.b, t.h, t.row));
-    add_product(a, {w.dp, 1, kDenseKeys}, {bias, nullptr}, t.keys, t.rows, {w.q, d}, d, w.d_k);
-    for (int64_t r = 0; a.drops && r < t.rows; ++r)
-        kernels.drop(w.s + r * kDenseKeys, w.keep + r * kDenseKeys, t.keys);
-    add_product(a, {w.s, 1, kDenseKeys}, {bias, keep}, t.keys, t.rows, d_out, e, w.d_v);
-}
-
-void run_key_tile(const DenseBackward &job, const BackwardScratch &w, KeyTile t) {
-    const DenseAttention &a = job.a;
-    const int64_t d = padded(a.n.head_dim), e = padded(a.n.v_head_dim),
-                  of_head = a.n.heads / a.n.kv_heads;
+// Loads a tile of keys and values for f32 products.
+void load_key_tile(const DenseAttention &a, const BackwardScratch &w, KeyTile &t) {
+    if (t.loaded) return;
+    t.loaded = true;
     t.k = dense_rows(a, a.k, t.b, t.kv_head, t.key, t.keys, true, w.k);
     a.kernels->transpose(t.k.data, t.k.stride, padded(t.keys), a.n.head_dim, w.k_turned,
                          kDenseKeys);
     const DenseRowsOf v = dense_rows(a, a.v, t.b, t.kv_head, t.key, t.keys, true, w.v);
     a.kernels->transpose(v.data, v.stride, padded(t.keys), a.n.v_head_dim, w.v_turned, kDenseKeys);
+}
+
+// Computes weights and gradients of a tile from the two products in w.s and w.dp. Returns true if
+// w.bias is filled. Afterwards w.s has the weights without dropout.
+bool finish_pairs(const DenseBackward &job, const BackwardScratch &w, const DenseTile &t) {
+    const bool biased = fill_seen(job, t, w.bias);
+    if (job.a.drops) fill_keep(job.a, t, w.keep);
+    make_weights(job, w, t, biased);
+    make_gradients(job, w, t, biased);
+    return biased;
+}
+
+void drop_weights(const DenseAttention &a, const BackwardScratch &w, const DenseTile &t) {
+    for (int64_t r = 0; a.drops && r < t.rows; ++r)
+        a.kernels->drop(w.s + r * kDenseKeys, w.keep + r * kDenseKeys, t.keys);
+}
+
+// With bf16 products the queries are not scaled, because rounding scaled queries would change the
+// logits. Then the logits and d_k are scaled instead.
+void scale_logits(const DenseBackward &job, const BackwardScratch &w, const DenseTile &t) {
+    for (int64_t r = 0; job.bf16 != nullptr && r < t.rows; ++r)
+        job.a.kernels->scale(w.s + r * kDenseKeys, t.keys, job.a.args.scale);
+}
+
+// Adds what the queries of a step give to d_k, d_v and d_q, with f32 products.
+void add_queries(const DenseBackward &job, const BackwardScratch &w, KeyTile &keys,
+                 const DenseTile &t) {
+    const DenseAttention &a = job.a;
+    const AttentionKernels &kernels = *a.kernels;
+    const int64_t d = padded(a.n.head_dim), e = padded(a.n.v_head_dim), cols = padded(t.keys);
+    load_key_tile(a, w, keys);
+    load_scaled(a, a.q, t.b, t.h, t.row, t.rows, job.bf16 == nullptr ? a.args.scale : 1, w.q);
+    const DenseRowsOf d_out = dense_rows(a, job.d_out, t.b, t.h, t.row, t.rows, false, w.d_out);
+    kernels.gemm({w.q, d, 1}, t.rows, w.k_turned, kDenseKeys, a.n.head_dim, cols, w.s, kDenseKeys,
+                 false);
+    scale_logits(job, w, t);
+    kernels.gemm({d_out.data, d_out.stride, 1}, t.rows, w.v_turned, kDenseKeys, a.n.v_head_dim,
+                 cols, w.dp, kDenseKeys, false);
+    const bool biased = finish_pairs(job, w, t);
+    const float *bias = biased ? w.bias : nullptr, *keep = a.drops ? w.keep : nullptr;
+    add_product(a, {w.dp, kDenseKeys, 1}, {bias, nullptr}, t.rows, t.keys, keys.k, d,
+                job.d_q_part(keys.group, t.b, t.h, t.row));
+    add_product(a, {w.dp, 1, kDenseKeys}, {bias, nullptr}, t.keys, t.rows, {w.q, d}, d, w.d_k);
+    drop_weights(a, w, t);
+    add_product(a, {w.s, 1, kDenseKeys}, {bias, keep}, t.keys, t.rows, d_out, e, w.d_v);
+}
+
+// ---- the same with bf16 products ----
+
+// c[rows, columns] = x * w, or adds the product. `x` has rows of `depth` elements.
+void multiply16(const DenseBackward &job, const uint16_t *x, int64_t rows, int64_t depth,
+                const uint16_t *w, int64_t panel_stride, int64_t columns, float *c,
+                int64_t c_stride, bool accumulate) {
+    const int64_t step = job.bf16->rows_at_once;
+    for (int64_t r = 0; r < rows; r += step) {
+        const int64_t n = rows - r < step ? rows - r : step;
+        job.bf16->begin(n);
+        job.bf16->multiply({x + r * depth, n, depth, depth, w, panel_stride, columns,
+                            c + r * c_stride, c_stride, accumulate});
+        job.bf16->end();
+    }
+}
+
+// Packs a tile of keys or values as the right operand of products with queries.
+void turn_rows16(const DenseBackward &job, const BackwardScratch &w, const DenseTensor &t,
+                 const KeyTile &tile, uint16_t *panels) {
+    const int64_t depth = bf16_padded(t.dim), whole = round_up(tile.keys, 16);
+    job.bf16->load_keys[kRowBf16](t.row(tile.b, tile.key, tile.kv_head), t.token, tile.keys, t.dim,
+                                  w.rows16, {nullptr, 0});
+    memset(w.rows16 + tile.keys * depth, 0, static_cast<size_t>((whole - tile.keys) * depth) * 2);
+    job.bf16->turn_keys(w.rows16, whole, t.dim, panels);
+}
+
+// Packs rows from..from+n-1 of a head as values.
+void value_panels(const DenseBackward &job, const DenseTensor &t, int64_t b, int64_t h,
+                  int64_t from, int64_t n, uint16_t *panels) {
+    job.bf16->load_values[kRowBf16](t.row(b, from, h), t.token, 0, n, t.dim, true, panels,
+                                    {nullptr, 0});
+}
+
+bool finite_panels(const DenseBackward &job, const uint16_t *panels, int64_t rows, int64_t dim) {
+    for (int64_t c = 0; c < padded(dim); c += 16)
+        if (!job.bf16->finite(panels + c * kTileSlots, bf16_padded(rows) * 16)) return false;
+    return true;
+}
+
+// Adds the product of the transposed tile `pairs` and packed rows to sums[keys][dim].
+void add_turned16(const DenseBackward &job, const BackwardScratch &w, const DenseTile &t,
+                  const float *pairs, const uint16_t *panels, int64_t dim, float *sums) {
+    job.a.kernels->transpose(pairs, kDenseKeys, padded(t.rows), t.keys, w.turned, kBackwardStep16);
+    job.bf16->pack_rows(w.turned, kBackwardStep16, t.keys, t.rows, w.pairs_x);
+    multiply16(job, w.pairs_x, t.keys, bf16_padded(t.rows), panels, 16 * kTileSlots, dim, sums, dim,
+               true);
+}
+
+void add_queries16(const DenseBackward &job, const BackwardScratch &w, KeyTile &keys,
+                   const DenseTile &t) {
+    const DenseAttention &a = job.a;
+    const int64_t d = padded(a.n.head_dim), e = padded(a.n.v_head_dim),
+                  deep = bf16_padded(a.n.head_dim), deep_e = bf16_padded(a.n.v_head_dim);
+    value_panels(job, a.q, t.b, t.h, t.row, t.rows, w.q_panels);
+    value_panels(job, job.d_out, t.b, t.h, t.row, t.rows, w.d_out_panels);
+    // The bf16 products skip no pairs, so all their operands must be finite.
+    if (!finite_panels(job, w.q_panels, t.rows, a.n.head_dim) ||
+        !finite_panels(job, w.d_out_panels, t.rows, a.n.v_head_dim) ||
+        !finite_panels(job, w.k_panels, t.keys, a.n.head_dim))
+        return add_queries(job, w, keys, t);
+    load_scaled(a, a.q, t.b, t.h, t.row, t.rows, 1, w.q);
+    load_scaled(a, job.d_out, t.b, t.h, t.row, t.rows, 1, w.d_out);
+    job.bf16->pack_rows(w.q, d, t.rows, a.n.head_dim, w.q_x);
+    job.bf16->pack_rows(w.d_out, e, t.rows, a.n.v_head_dim, w.d_out_x);
+    multiply16(job, w.q_x, t.rows, deep, w.k_turned16, 16 * deep, padded(t.keys), w.s, kDenseKeys,
+               false);
+    scale_logits(job, w, t);
+    multiply16(job, w.d_out_x, t.rows, deep_e, w.v_turned16, 16 * deep_e, padded(t.keys), w.dp,
+               kDenseKeys, false);
+    finish_pairs(job, w, t);
+    job.bf16->pack_rows(w.dp, kDenseKeys, t.rows, t.keys, w.pairs_x);
+    multiply16(job, w.pairs_x, t.rows, bf16_padded(t.keys), w.k_panels, 16 * kTileSlots, d,
+               job.d_q_part(keys.group, t.b, t.h, t.row), d, true);
+    add_turned16(job, w, t, w.dp, w.q_panels, d, w.d_k);
+    drop_weights(a, w, t);
+    add_turned16(job, w, t, w.s, w.d_out_panels, e, w.d_v);
+}
+
+// ---- tasks ----
+
+void run_key_tile(const DenseBackward &job, const BackwardScratch &w, KeyTile t) {
+    const DenseAttention &a = job.a;
+    const bool half = job.bf16 != nullptr;
+    const int64_t d = padded(a.n.head_dim), e = padded(a.n.v_head_dim),
+                  of_head = a.n.heads / a.n.kv_heads, step = half ? kBackwardStep16 : kBackwardStep;
+    if (half) {
+        turn_rows16(job, w, a.k, t, w.k_turned16);
+        turn_rows16(job, w, a.v, t, w.v_turned16);
+        value_panels(job, a.k, t.b, t.kv_head, t.key, t.keys, w.k_panels);
+    }
     memset(w.d_k, 0, static_cast<size_t>(t.keys * d) * 4);
     memset(w.d_v, 0, static_cast<size_t>(t.keys * e) * 4);
     for (int64_t h = t.kv_head * of_head; h < (t.kv_head + 1) * of_head; ++h) {
-        for (int64_t row = 0; row < a.n.rows; row += kBackwardStep) {
-            const int64_t left = a.n.rows - row, rows = left < kBackwardStep ? left : kBackwardStep;
+        for (int64_t row = 0; row < a.n.rows; row += step) {
+            const int64_t left = a.n.rows - row, rows = left < step ? left : step;
             const Range seen = a.keys_of(row, row + rows);
             if (seen.end <= t.key || seen.begin >= t.key + t.keys) continue;
-            add_queries(job, w, t, {t.b, h, row, rows, t.key, t.keys});
+            const DenseTile tile = {t.b, h, row, rows, t.key, t.keys};
+            half ? add_queries16(job, w, t, tile) : add_queries(job, w, t, tile);
         }
     }
     for (int64_t j = 0; j < t.keys; ++j) {
+        if (half) a.kernels->scale(w.d_k + j * d, a.n.head_dim, a.args.scale);
         a.kernels->store[job.d_k.type](w.d_k + j * d, a.n.head_dim,
                                        job.d_k.row(t.b, t.key + j, t.kv_head));
         a.kernels->store[job.d_v.type](w.d_v + j * e, a.n.v_head_dim,
@@ -199,7 +333,8 @@ void run_backward_task(const DenseBackward &job, const BackwardScratch &w, int64
            static_cast<size_t>(of_head * a.n.rows * padded(a.n.head_dim)) * 4);
     for (int64_t tile = group; tile < a.tiles_of_keys(); tile += job.groups) {
         const int64_t key = tile * kDenseKeys, left = a.n.keys - key;
-        run_key_tile(job, w, {b, kv_head, key, left < kDenseKeys ? left : kDenseKeys, group, {}});
+        run_key_tile(job, w,
+                     {b, kv_head, key, left < kDenseKeys ? left : kDenseKeys, group, false, {}});
     }
 }
 
@@ -234,6 +369,7 @@ keel_status run_dense_backward(keel_ctx *ctx, const DenseAttention &a,
     auto *delta = reinterpret_cast<float *>(base), *parts = delta + round_up(lines, kPad),
          *rooms = parts + groups * lines * d;
     const DenseBackward job = {a,
+                               bf16_products(ctx, a, {g.out, g.d_out, g.d_q, g.d_k, g.d_v}),
                                DenseTensor(g.out),
                                DenseTensor(g.d_out),
                                DenseTensor(g.d_q),

@@ -211,15 +211,6 @@ void run_forward_task(const DenseForward &job, const ForwardScratch &w, const Fo
     write_rows(job, w, t);
 }
 
-// Returns the kernels of bf16 products, or NULL if the products must be f32.
-const Bf16AttentionKernels *bf16_products(const keel_ctx *ctx, const DenseAttention &a,
-                                          const DenseTensor &out) {
-    const Bf16AttentionKernels *bf16 = ctx->attention_bf16;
-    for (const DenseTensor *t : {&a.q, &a.k, &a.v, &out})
-        if (t->type != kRowBf16) return nullptr;
-    return bf16 != nullptr && a.n.rows >= bf16->least_rows ? bf16 : nullptr;
-}
-
 // Returns the number of queries of a task. Fewer queries give more tasks, so that all workers have
 // work. A row's result does not depend on this number.
 int64_t rows_of_task(const keel_ctx *ctx, const DenseAttention &a) {
@@ -238,7 +229,7 @@ keel_status run_dense_forward(keel_ctx *ctx, const DenseAttention &a,
     uint8_t *base = scratch(ctx, static_cast<uint64_t>(each) * 4 * ctx->threads);
     if (base == nullptr) return KEEL_E_OUT_OF_MEMORY;
     const DenseTensor out(o.out);
-    DenseForward job = {a, bf16_products(ctx, a, out), out};
+    DenseForward job = {a, bf16_products(ctx, a, {o.out}), out};
     if (o.lse != nullptr) {
         job.lse = data_as<float>(o.lse);
         job.lse_batch = o.lse->stride[0] / 4, job.lse_head = o.lse->stride[1] / 4;

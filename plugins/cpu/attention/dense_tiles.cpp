@@ -121,6 +121,17 @@ void add_product(const DenseAttention &a, const LeftMatrix &x, DenseSkips skips,
     }
 }
 
+const Bf16AttentionKernels *bf16_products(const keel_ctx *ctx, const DenseAttention &a,
+                                          std::initializer_list<const keel_tensor *> others) {
+    const Bf16AttentionKernels *bf16 = ctx->attention_bf16;
+    if (bf16 == nullptr || a.n.rows < bf16->least_rows) return nullptr;
+    for (const DenseTensor *t : {&a.q, &a.k, &a.v})
+        if (t->type != kRowBf16) return nullptr;
+    for (const keel_tensor *t : others)
+        if (t->dtype != KEEL_DTYPE_BF16) return nullptr;
+    return bf16;
+}
+
 uint32_t dense_workers(const keel_ctx *ctx, const DenseAttention &a, int64_t products) {
     const double flops = 2.0 * static_cast<double>(products) * static_cast<double>(a.n.batch) *
                          static_cast<double>(a.n.heads) * static_cast<double>(a.n.rows) *
