@@ -23,6 +23,13 @@ constexpr int64_t kLeastTasks = 32;
 constexpr int64_t kMostGroups = 8;
 
 struct DenseBackward {
+    DenseBackward(const keel_ctx *ctx, const DenseAttention &attention,
+                  const keel_dense_gradients &g, float *deltas, float *parts, int64_t n)
+        : a(attention), bf16(bf16_products(ctx, a, {g.out, g.d_out, g.d_q, g.d_k, g.d_v})),
+          out(g.out), d_out(g.d_out), d_q(g.d_q), d_k(g.d_k), d_v(g.d_v),
+          lse(data_as<const float>(g.lse)), lse_batch(g.lse->stride[0] / 4),
+          lse_head(g.lse->stride[1] / 4), delta(deltas), d_q_parts(parts), groups(n) {}
+
     const DenseAttention &a;
     const Bf16AttentionKernels *bf16; // NULL: the products are f32
     DenseTensor out, d_out, d_q, d_k, d_v;
@@ -368,19 +375,7 @@ keel_status run_dense_backward(keel_ctx *ctx, const DenseAttention &a,
     if (base == nullptr) return KEEL_E_OUT_OF_MEMORY;
     auto *delta = reinterpret_cast<float *>(base), *parts = delta + round_up(lines, kPad),
          *rooms = parts + groups * lines * d;
-    const DenseBackward job = {a,
-                               bf16_products(ctx, a, {g.out, g.d_out, g.d_q, g.d_k, g.d_v}),
-                               DenseTensor(g.out),
-                               DenseTensor(g.d_out),
-                               DenseTensor(g.d_q),
-                               DenseTensor(g.d_k),
-                               DenseTensor(g.d_v),
-                               data_as<const float>(g.lse),
-                               g.lse->stride[0] / 4,
-                               g.lse->stride[1] / 4,
-                               delta,
-                               parts,
-                               groups};
+    const DenseBackward job(ctx, a, g, delta, parts, groups);
     auto *d_sink = g.d_sink != nullptr ? data_as<float>(g.d_sink) : nullptr;
     std::atomic<int64_t> next{0};
     return parallel(ctx, dense_workers(ctx, a, 5), [&](const Team &team) {
