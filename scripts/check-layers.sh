@@ -33,7 +33,7 @@ eval/page: base platform
 eval/scoring: base text config run eval/stats
 eval/compare: base numbers platform device ops reference text run eval/scoring
 eval/replay: base numbers platform plugin device ops reference eval/compare
-eval/bench: base platform device ops config run eval/stats eval/page eval/compare
+eval/bench: base numbers platform device ops config run eval/stats eval/page eval/compare
 eval/evictions: base platform kv eval/page
 eval/ab: base platform plugin reference device text config run eval/stats eval/page eval/scoring
 plugins/common:

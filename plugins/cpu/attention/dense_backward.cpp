@@ -8,8 +8,7 @@
 namespace keel_cpu {
 namespace {
 
-// Queries of a step. Their pairs with a tile of keys stay in the L1 cache. A multiple of the six
-// rows of a product.
+// Queries of a step, whose pairs with a tile of keys stay in the L1 cache. A multiple of six.
 constexpr int64_t kBackwardStep = 48;
 // The same for bf16 products. A panel of values (attention_types.hpp) has this many rows.
 constexpr int64_t kBackwardStep16 = kTileSlots;
