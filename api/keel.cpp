@@ -241,6 +241,7 @@ Result Session::generate(const std::vector<int32_t> &prompt, const Generation &o
     return covered([&] {
         GenerateOptions o = options_of(options);
         if (impl_->random) o.random = impl_->random;
+        o.lookup = *impl_->owner->pipeline->config().generation.lookup;
         check_ids(prompt, "Session::generate", *impl_->owner->pipeline);
         GenerateResult result = keel::generate(impl_->session, prompt, o);
         if (!result.ids.empty()) impl_->random = result.random;
@@ -345,8 +346,11 @@ Chat &Chat::operator=(Chat &&) noexcept = default;
 
 Result Chat::ask(std::string_view question, const Generation &options) {
     if (!impl_) refuse_moved();
-    return covered(
-        [&] { return result_of(impl_->conversation.ask(question, options_of(options))); });
+    return covered([&] {
+        GenerateOptions o = options_of(options);
+        o.lookup = *impl_->owner->pipeline->config().generation.lookup;
+        return result_of(impl_->conversation.ask(question, o));
+    });
 }
 
 Result Chat::ask(std::string_view question) {

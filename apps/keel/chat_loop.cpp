@@ -194,6 +194,8 @@ static SessionStats since(const SessionStats &before, SessionStats now) {
     now.decode_stream -= before.decode_stream;
     now.ahead_steps -= before.ahead_steps;
     now.discarded_steps -= before.discarded_steps;
+    now.guessed_tokens -= before.guessed_tokens;
+    now.right_guesses -= before.right_guesses;
     return now;
 }
 

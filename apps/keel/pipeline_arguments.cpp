@@ -37,6 +37,8 @@ void PipelineArguments::add_text_forms(Command &command) {
         "Never draw tokens with less than X times the highest probability");
     add("--repetition-penalty X", "sampling.repetition_penalty",
         "Above 1: repeat earlier tokens less often");
+    add("--lookup N", "generation.lookup",
+        "Guess up to N tokens of a step from earlier text; 0: none");
     add("--seed N", "sampling.seed", "Random seed; the same seed gives the same text");
     const auto be_greedy = [this] {
         short_forms_.emplace_back("sampling.temperature=0");

@@ -197,7 +197,9 @@ Json result_json(Pipeline &p, const std::string &prompt, const GenerateResult &r
                      {"waits_per_token", static_cast<double>(s.decode_stream.waits) / steps},
                      {"replayed_decode_steps", s.decode_stream.replays},
                      {"ahead_decode_steps", s.ahead_steps},
-                     {"vain_decode_steps", s.discarded_steps}};
+                     {"vain_decode_steps", s.discarded_steps},
+                     {"guessed_tokens", s.guessed_tokens},
+                     {"right_guesses", s.right_guesses}};
     if (p.config().hybrid.is_given()) json["stats"]["switches"] = moves_json(s.moves);
     return json;
 }

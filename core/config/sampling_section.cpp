@@ -32,6 +32,16 @@ void declare_generation(Schema &schema) {
          .doc = "Texts that end the generation. They are not printed.",
          .example = "[\"The end\"]"},
         [](auto &c) -> auto & { return c.generation.stop; }, std::vector<std::string>{});
+    schema.keys.add(
+        {.path = "generation.lookup",
+         .doc = "Most tokens that Keel guesses for a step. A guess is the text that "
+                "followed the last three tokens earlier in the text. Texts that quote "
+                "their prompt are written faster. The text is the same, except for the "
+                "rounding of steps with several tokens. Only under a policy that keeps "
+                "all tokens. 0: no guesses.",
+         .example = "8",
+         .rule = {.minimum = 0, .maximum = GenerationSection::most_lookup}},
+        [](auto &c) -> auto & { return c.generation.lookup; }, 0);
 }
 
 } // namespace

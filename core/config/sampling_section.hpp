@@ -18,10 +18,12 @@ struct SamplingSection {
 
 struct GenerationSection {
     static constexpr int64_t default_max_tokens = 128;
+    static constexpr int64_t most_lookup = 32;
     Setting<std::string> prompt;
     Setting<std::vector<std::string>> pin;
     Setting<int64_t> max_tokens;
     Setting<std::vector<std::string>> stop;
+    Setting<int64_t> lookup;
     bool operator==(const GenerationSection &) const = default;
 };
 

@@ -23,10 +23,6 @@ const char *stop_reason_name(StopReason reason) {
 
 namespace {
 
-std::span<const float> last_row(Session &session) {
-    return session.logits().last(static_cast<size_t>(session.pipeline().model().vocab_size));
-}
-
 // Pins texts before the prompt is read. The prompt's first token will have the number `first`.
 void pin_texts(Session &session, std::span<const int32_t> prompt, int64_t first,
                const GenerateOptions &options) {
@@ -43,6 +39,7 @@ GenerateOptions generate_options(const pipeline::PipelineConfig &config) {
     GenerateOptions options;
     options.max_tokens = *config.generation.max_tokens;
     options.stop = *config.generation.stop;
+    options.lookup = *config.generation.lookup;
     options.pin = *config.generation.pin;
     if (!config.generation.pin.is_default())
         options.pin_key =
@@ -143,17 +140,76 @@ void Generation::stop(StopReason reason, std::string detail) {
 
 int32_t Generation::choose() {
     const bool is_last = std::ssize(result_.ids) + 1 >= options_.max_tokens;
-    const int32_t id = needs_logits() ? sampler_.sample(last_row(session_), session_.history())
-                                      : session_.greedy(runs_ahead_ && !is_last);
+    int32_t id = 0;
+    if (needs_logits())
+        id = sampler_.sample(row(), history());
+    else if (!guess_.empty())
+        id = static_cast<int32_t>(std::max_element(row().begin(), row().end()) - row().begin());
+    else
+        id = session_.greedy(runs_ahead_ && !is_last && options_.lookup == 0);
     if (result_.ids.empty()) {
         result_.first_token_seconds =
             std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
     }
     result_.ids.push_back(id);
     if (options_.logprobs)
-        result_.logprobs.push_back(token_logprobs(last_row(session_), id, *options_.logprobs));
+        result_.logprobs.push_back(token_logprobs(row(), id, *options_.logprobs));
     session_.set_pending(id);
     return id;
+}
+
+// ---- guesses ------------------------------------------------------------------------------------
+
+// The logits from which the next token is chosen.
+std::span<const float> Generation::row() {
+    const auto size = static_cast<size_t>(session_.pipeline().model().vocab_size);
+    const std::span<const float> rows = session_.logits();
+    return guess_.empty() ? rows.last(size) : rows.subspan(row_ * size, size);
+}
+
+// The tokens before the token that is chosen next.
+std::span<const int32_t> Generation::history() const {
+    const std::span<const int32_t> all = session_.history();
+    return guess_.empty() ? all : all.first(all.size() - (guess_.size() - 1 - row_));
+}
+
+// Returns true if the session has already taken in the chosen token, as a part of the guess.
+bool Generation::is_guessed(int32_t id) const {
+    return row_ + 1 < guess_.size() && guess_[row_ + 1] == id;
+}
+
+// Removes the guessed tokens that were not chosen.
+void Generation::settle_guess() {
+    if (guess_.empty()) return;
+    const std::optional<int32_t> pending = session_.pending();
+    session_.keep_guess(std::ssize(guess_) - 1, static_cast<int64_t>(row_));
+    session_.set_pending(pending);
+    gain_.count(true, static_cast<int64_t>(row_) + 1, GuessGain::Clock::now());
+    guess_.clear();
+    row_ = 0;
+}
+
+std::span<const int32_t> Generation::guess(int32_t id) {
+    int64_t most = std::min(options_.lookup, options_.max_tokens - std::ssize(result_.ids) - 1);
+    while (most > 0 && !session_.can_take(1 + most)) --most;
+    const std::span<const int32_t> guess = lookup_.guess(session_.history(), id, most);
+    return gain_.wants_guess() ? guess : std::span<const int32_t>{};
+}
+
+void Generation::advance(int32_t id) {
+    if (is_guessed(id)) {
+        ++row_;
+        return;
+    }
+    if (options_.lookup == 0) return session_.decode(id);
+    const std::span<const int32_t> guessed = guess(id);
+    if (guessed.empty()) {
+        gain_.count(false, 1, GuessGain::Clock::now());
+        return session_.decode(id);
+    }
+    guess_.assign(1, id);
+    guess_.insert(guess_.end(), guessed.begin(), guessed.end());
+    session_.decode_guess(guess_);
 }
 
 std::optional<int32_t> Generation::next() {
@@ -166,6 +222,7 @@ std::optional<int32_t> Generation::next() {
         stop(StopReason::end_token);
         return std::nullopt;
     }
+    if (!is_guessed(id)) settle_guess();
     emit(stream_->push(id));
     std::string why;
     if (stream_->stopped()) {
@@ -173,13 +230,14 @@ std::optional<int32_t> Generation::next() {
     } else if (is_cancelled()) {
         stop(StopReason::cancelled);
     } else if (!is_long_enough()) { // stops after the last token, because it needs no step
-        if (session_.can_take(1, &why)) return id;
+        if (is_guessed(id) || session_.can_take(1, &why)) return id;
         stop(StopReason::cache_full, why);
     }
     return std::nullopt;
 }
 
 GenerateResult Generation::finish() {
+    settle_guess();
     session_.drop_ahead();
     emit(stream_->finish());
     if (stream_->stopped() && result_.reason != StopReason::stop_string) {
@@ -196,7 +254,7 @@ GenerateResult generate(Session &session, std::span<const int32_t> prompt,
     Generation generation(session, prompt, options);
     generation.run_ahead();
     try {
-        while (const auto id = generation.next()) session.decode(*id);
+        while (const auto id = generation.next()) generation.advance(*id);
     } catch (const Error &error) { // returns the text that was already generated
         if (!session.is_broken() || !generation.has_text()) throw;
         generation.stop(StopReason::device_lost, error.what());

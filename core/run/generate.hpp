@@ -1,6 +1,7 @@
 #pragma once
 
 #include "config/sampling_section.hpp"
+#include "run/prompt_lookup.hpp"
 #include "run/session.hpp"
 #include "text/logprobs.hpp"
 #include "text/sampler.hpp"
@@ -49,6 +50,9 @@ struct GenerateOptions {
     // Gets the text while it is generated, in whole characters and without stop strings.
     std::function<void(std::string_view)> on_text;
     Progress progress; // gets the progress of reading the prompt
+    // Most tokens to guess for a step (PromptLookup). Above 0, the pipeline's config must have a
+    // generation.lookup of at least this number. Only generate() makes guesses.
+    int64_t lookup = 0;
 };
 // From a config's sampling and generation sections.
 GenerateOptions generate_options(const pipeline::PipelineConfig &config);
@@ -71,7 +75,7 @@ struct GenerateResult {
 //
 //     Generation g(session, prompt, options);
 //     g.run_ahead();
-//     while (const auto id = g.next()) session.decode(*id);
+//     while (const auto id = g.next()) g.advance(*id);
 //     return g.finish();
 class Generation {
   public:
@@ -103,6 +107,9 @@ class Generation {
     // session must run a step with this token before the next call. Returns nullopt if the text has
     // ended.
     std::optional<int32_t> next();
+    // Runs a step of the session with the token of next(), for a caller that runs one sequence at a
+    // time. With GenerateOptions::lookup, the step may also take in a guess of the next tokens.
+    void advance(int32_t id);
     // Returns true if next() reads Session::logits(), and false if it reads only Session::greedy().
     bool needs_logits() const { return !plain_greedy_ || options_.logprobs; }
     // Ends the text. Call it if the session cannot run a step with the token of next().
@@ -117,6 +124,11 @@ class Generation {
     int32_t choose();
     void emit(const std::string &text);
     std::string how_much_stays() const;
+    bool is_guessed(int32_t id) const;
+    void settle_guess();
+    std::span<const int32_t> guess(int32_t id);
+    std::span<const float> row();
+    std::span<const int32_t> history() const;
 
     Session &session_;
     GenerateOptions options_;
@@ -128,6 +140,13 @@ class Generation {
     std::unique_ptr<TextStream> stream_;
     GenerateResult result_;
     bool plain_greedy_, stopped_ = false, runs_ahead_ = false;
+    PromptLookup lookup_;
+    GuessGain gain_;
+    // The tokens of the last step if it took in a guess, otherwise empty. The first token was
+    // chosen; the others are the guess. row_: the row of logits from which the next token is
+    // chosen, which is also the number of guessed tokens that were right.
+    std::vector<int32_t> guess_;
+    size_t row_ = 0;
 };
 
 // Prefills the prompt and generates. In an empty session, an empty prompt means the model's begin

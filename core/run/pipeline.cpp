@@ -48,6 +48,7 @@ Pipeline::Pipeline(const pipeline::PipelineConfig &config, const PipelineOptions
     read_tokenizer(options.need_tokenizer);
     policies_->make_own_plans();
     policies_->check_own();
+    check_lookup();
     if (memory.fit_context()) policies_->make_own_plans(); // the plans depend on the context
     if (options.check_only) return;
     for (const auto &engine : engines_) {
@@ -58,7 +59,9 @@ Pipeline::Pipeline(const pipeline::PipelineConfig &config, const PipelineOptions
                 options.progress("loading", done, total);
             };
         }
-        engine->load(source_, load, options.max_logit_rows, batch_);
+        // a step with guesses needs logits for each of its tokens
+        const auto rows = static_cast<uint32_t>(*config_.generation.lookup + 1);
+        engine->load(source_, load, std::max(options.max_logit_rows, rows), batch_);
     }
     const auto end = std::chrono::steady_clock::now();
     load_seconds_ = std::chrono::duration<double>(end - start).count();
@@ -82,6 +85,21 @@ void Pipeline::check_batch() const {
                  "remove the key, or limit each sequence by policy.budget",
                  batch_);
     }
+}
+
+// Refuses guesses that could not be taken back.
+void Pipeline::check_lookup() const {
+    const auto &lookup = config_.generation.lookup;
+    if (*lookup == 0) return;
+    const auto refuse = [&](const std::string &why) {
+        throw_at(lookup.where, ErrorKind::input,
+                 "'generation.lookup' is {}, but {}; remove the key, or set it to 0", *lookup, why);
+    };
+    if (config_.hybrid.is_given()) refuse("guesses need a pipeline with one backend");
+    if (batch_ > 1) refuse("guesses need a run of one text at a time");
+    if (!policy_setup().keeps_all())
+        refuse(fmt::format("guesses need a policy that keeps all tokens, and the policy is '{}'",
+                           *config_.policy.plugin));
 }
 
 void Pipeline::read_tokenizer(bool is_needed) {

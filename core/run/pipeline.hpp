@@ -98,6 +98,7 @@ class Pipeline {
 
   private:
     void check_batch() const;
+    void check_lookup() const;
     void read_tokenizer(bool is_needed);
 
     pipeline::PipelineConfig config_;

@@ -35,6 +35,8 @@ std::string closing_line(const GenerateResult &r) {
     line += fmt::format(" | {:.1f} submits, {:.1f} waits per token",
                         static_cast<double>(s.decode_stream.submits) / tokens,
                         static_cast<double>(s.decode_stream.waits) / tokens);
+    if (s.guessed_tokens > 0)
+        line += fmt::format(" | right guesses: {} of {}", s.right_guesses, s.guessed_tokens);
     if (s.ahead_steps + s.discarded_steps > 0) {
         line +=
             fmt::format(" | decode steps queued ahead: {} of {}", s.ahead_steps, s.decode_tokens);

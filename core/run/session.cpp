@@ -178,6 +178,25 @@ void Session::decode(int32_t id) {
     sequence_.meter.count_decode();
 }
 
+void Session::decode_guess(std::span<const int32_t> ids) {
+    const int64_t before = tokens();
+    try {
+        const StepMeter::Span span(sequence_.meter, true);
+        finish_step();
+        runner_.step(sequence_, ids, StepKind::prefill_chunk, static_cast<uint32_t>(ids.size()));
+        read_logits();
+    } catch (const Error &error) {
+        go_on_elsewhere(error, before); // throws, because guesses need a pipeline with one backend
+    }
+    sequence_.meter.count_decode();
+}
+
+void Session::keep_guess(int64_t guessed, int64_t right) {
+    const StepMeter::Span span(sequence_.meter, true);
+    sequence_.meter.count_guess(static_cast<uint64_t>(guessed), static_cast<uint64_t>(right));
+    if (right < guessed) truncate(guessed - right);
+}
+
 void Session::end_prompt() {
     if (is_behind_prompt_)
         throw_error(

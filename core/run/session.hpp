@@ -58,6 +58,12 @@ class Session {
     void end_prompt();
     // Takes one token in.
     void decode(int32_t id);
+    // Takes in a token and a guess of the tokens after it, in one step. Afterwards there are logits
+    // for each of these tokens. The policy must keep all tokens. Call keep_guess() before the next
+    // step. At most PipelineOptions::max_logit_rows tokens.
+    void decode_guess(std::span<const int32_t> ids);
+    // The first `right` of the `guessed` tokens were right. Removes the others.
+    void keep_guess(int64_t guessed, int64_t right);
     // Logits of the last `rows` tokens, [rows, vocabulary], in host memory. Valid until the next
     // step. The first call after a step waits for the step.
     std::span<const float> logits();

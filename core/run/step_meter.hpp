@@ -36,6 +36,8 @@ struct SessionStats {
     uint64_t replay_parts = 0; // stages of a decode step that a backend can submit as a recording
     std::string no_replay;     // the reason why decode steps are not recorded; empty if they are
                                // recorded
+    // Tokens that were guessed, and how many of them were right. See Session::decode_guess.
+    uint64_t guessed_tokens = 0, right_guesses = 0;
     std::vector<BackendMove> moves; // between the backends of a hybrid
     uint64_t held_bytes() const { return kv_bytes + policy_bytes; }
     double prefill_rate() const {
@@ -73,6 +75,11 @@ class StepMeter {
     // A step of several sequences: its whole time counts for each of them.
     void count_decode(double seconds);
     void count_prefill(uint64_t tokens, double seconds);
+    void count_guess(uint64_t guessed, uint64_t right) {
+        stats_.guessed_tokens += guessed;
+        stats_.right_guesses += right;
+        stats_.decode_tokens += right;
+    }
     void count_ahead() { ++stats_.ahead_steps; }
     void count_discarded() { ++stats_.discarded_steps; }
     void add_move(BackendMove move) { stats_.moves.push_back(std::move(move)); }
