@@ -100,7 +100,7 @@ void append_line(std::FILE *file, const fs::path &path, std::string line) {
                     std::strerror(errno));
 }
 
-// Describes the difference between two experiments, as far as their headers show it.
+// Describes the difference between two experiments, as far as the headers show the difference.
 std::string difference(const Header &there, const Header &wanted) {
     const std::string builds[] = {there.version + " " + there.commit,
                                   wanted.version + " " + wanted.commit};

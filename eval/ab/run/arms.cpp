@@ -45,7 +45,7 @@ Arms::Arms(const Experiment &experiment, Options options)
 
 Arms::~Arms() {
     bases_.clear();
-    std::error_code error; // errors are ignored, so a log that cannot be deleted stays
+    std::error_code error; // errors are ignored, so a log that Keel cannot delete stays
     for (const fs::path &log : further_logs_) {
         if (fs::file_size(log, error) == 0 && !error) fs::remove(log, error);
     }
@@ -70,8 +70,8 @@ std::unique_ptr<Arms::Base> Arms::make_base(const PipelineConfig &config) {
     options.progress = options_.progress;
     options.max_logit_rows = logit_rows;
     options.batch = experiment_.config.batch;
-    // Room for the parents, for an equal number of sessions that are measured, and for one session
-    // that is copied for further questions.
+    // The plan has room for the parents, for an equal number of measured sessions, and for one
+    // session that is copied for further questions.
     options.sequences = 2 * options.batch + 1;
     options.several_policies = true;
     options.quiet_fallbacks =

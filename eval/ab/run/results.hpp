@@ -16,8 +16,8 @@ namespace keel::ab {
 inline constexpr size_t first_reruns = 8;
 
 // Manages the file of results that this process writes, and knows the items that are finished.
-// Before open(), no item is finished, and all records are dropped; a measurement of the cost uses
-// this state.
+// Before open(), no item is finished, and all records are dropped. A measurement of the cost never
+// calls open(), so the measurement works in this state.
 class Results {
   public:
     // `experiment` and `options` must outlive this object.
@@ -65,7 +65,8 @@ class Results {
     std::set<std::string> finished_;
     std::set<std::string> warnings_;                 // the warnings in the results, as lines
     std::map<std::string, double> reference_values_; // the values of the reference's items
-    // Tasks (with protocol) for which the reference's second run gave other numbers than the first.
+    // Tasks (with protocol) for which the reference's second run gave different numbers than the
+    // first run.
     std::set<std::string> differing_;
     uint64_t written_ = 0;
 };

@@ -9,8 +9,8 @@
 
 namespace keel::ab {
 
-// Runs a speed task. For each depth, measures all runs in several rounds. Each round has the
-// opposite order of the round before. So a slow change of the machine's speed affects all runs
+// Runs a speed task. For each depth, measures all runs in several rounds. The order of the runs is
+// reversed from one round to the next. So a slow change of the machine's speed affects all runs
 // equally.
 class SpeedRounds {
   public:

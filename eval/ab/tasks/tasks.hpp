@@ -26,13 +26,14 @@ struct Question {
 // A prompt, and the measurement after it: either answers to questions, or a continuation.
 struct Unit {
     std::string document; // id of the document; documents are the clusters of the statistics
-    // The tokens before the eviction: the policy gets the event "end of the prompt" after them.
+    // The tokens before the eviction. After these tokens the policy gets the event "end of the
+    // prompt".
     std::vector<int32_t> prompt;
     std::vector<Question> questions; // each question starts from the cache after the prompt
     // Used instead of questions: the tokens that follow the prompt in the text. The model reads all
-    // but the last token. All but the first token are scored.
+    // tokens except the last one. All tokens except the first one are scored.
     std::vector<int32_t> continuation;
-    // True if encoding context and question as one text gives other tokens.
+    // True if the tokens differ when context and question are encoded as one text.
     bool split_changes_tokens = false;
 };
 
@@ -51,11 +52,11 @@ class TaskItems {
     virtual ~TaskItems() = default;
     virtual size_t documents() const = 0;
     virtual bool has_question() const = 0; // if false, all protocols are equal for this task
-    // The upper bounds for the first `documents` documents. The function may encode all of these
-    // documents.
+    // The upper bounds for the first `documents` documents. If necessary, the function encodes all
+    // of these documents.
     virtual Longest longest(size_t documents) const = 0;
     // Makes a document. `document` is from 0 to documents() - 1. With the protocol question_blind,
-    // all questions follow one prompt. With the other protocols, each question has a unit of its
+    // all questions follow one prompt. With all other protocols, each question has a unit of its
     // own.
     virtual std::vector<Unit> units(size_t document, Protocol protocol) const = 0;
     virtual std::string score_name() const = 0; // name of the answers' metric: "hit", "f1"
@@ -79,7 +80,8 @@ template <typename Action> auto at_task(const Task &task, Action &&action) {
 
 // Makes the documents of a task. `model` is the model's folder or file; the function looks for text
 // files next to the model. Throws Error(input) with the place of the task if a file does not exist
-// or does not fit the task. Not for speed tasks, which have no documents.
+// or does not fit the task. Do not call this function for speed tasks, because speed tasks have no
+// documents.
 std::unique_ptr<TaskItems> make_task_items(const Task &task, const Tokenizer &tokenizer,
                                            const std::filesystem::path &model,
                                            const PromptForm &form = {});

@@ -55,8 +55,8 @@ EqualBytes compare_at_equal_bytes(
     const std::function<bool(const std::string &a, const std::string &b)> &wanted);
 
 // Returns for each point (bytes, value) whether it is on the Pareto front. A point is on the front
-// if no other point has at least its quality with at most its bytes. Equal points are all on the
-// front or all off it.
+// if no other point has at least the same quality with at most the same bytes. If several points
+// are equal, either all of them are on the front, or none of them.
 std::vector<bool> pareto_front(const std::vector<std::pair<double, double>> &points,
                                bool higher_is_better);
 

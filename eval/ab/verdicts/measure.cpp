@@ -1,4 +1,4 @@
-// Computes the numbers of a contrast: effect, inference, interval.
+// Computes the numbers of a contrast: the effect, the inference and the interval.
 #include "eval/ab/verdicts/verdict.hpp"
 
 #include "eval/stats/clusters.hpp"

@@ -20,8 +20,8 @@ struct CellSummary {
     const Cell *cell = nullptr;
     uint64_t items = 0, clusters = 0;
     double mean = 0;
-    // The interval of the mean. If all values are 0 or 1, it is Wilson's interval, widened because
-    // items share documents.
+    // The interval of the mean. If all values are 0 or 1, the interval is Wilson's interval.
+    // Wilson's interval is widened, because several items belong to one document.
     std::optional<Interval> interval;
     double median = 0, p25 = 0, p75 = 0, p99 = 0;
     // True if the cell is on the Pareto front, so no other arm has at least the cell's quality with

@@ -43,7 +43,7 @@ std::string effect_text(double effect, bool ratio) {
 }
 
 std::string effect_text(const Contrast &c, double effect) {
-    // A size has no sign. top1 has one, because its effect is the difference from 1.
+    // The size of kld has no sign. The size of top1 has a sign, because its effect is top1 - 1.
     if (c.is_size && !c.meaning.higher_is_better) return number_text(effect);
     return effect_text(effect, c.ratio);
 }
