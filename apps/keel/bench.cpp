@@ -16,7 +16,7 @@ namespace {
 
 struct BenchArguments {
     PipelineArguments pipeline;
-    std::vector<int64_t> prefill, depths; // if empty, the defaults
+    std::vector<int64_t> prefill, depths; // if a list is empty, the default lengths are used
     std::vector<int64_t> sequences = {1};
     BenchOptions bench;
     TraceOption trace;
@@ -34,7 +34,8 @@ void drop_repeats(std::vector<int64_t> &numbers) {
 
 int run_bench_command(const BenchArguments &a) {
     pipeline::PipelineConfig config = a.pipeline.load();
-    if (*config.policy.log) { // a log of random ids that are evicted again and again is useless
+    if (*config.policy.log) { // The prompt has random ids, and every repeat evicts them again. So a
+                              // log of these evictions is useless.
         config.policy.log.value.reset();
         log().info("policy.log is ignored, because 'keel bench' writes no eviction log");
     }

@@ -8,8 +8,8 @@
 namespace keel::cli {
 namespace {
 
-// Returns the part of an option's help that describes its value. It is between the option's names
-// and its description.
+// Returns the part of an option's help that describes the option's value. This part is between the
+// option's names and the option's description.
 std::string help_of_value(const Command &command, const Option &option, bool is_required) {
     std::string text = option.value_name;
     if (option.takes_many) text += " ...";
@@ -30,7 +30,8 @@ CLI::Option *declare(CLI::App &app, const Option &option, bool is_required) {
     declared->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
     if (option.takes_many)
         declared->expected(1, CLI::detail::expected_max_vector_size)->allow_extra_args();
-    // Because of this, CLI11 leaves words for the required arguments if an option takes many words.
+    // Because of this call, CLI11 leaves words for the required arguments if an option takes many
+    // words.
     if (option.kind == Option::Kind::argument) declared->required(is_required);
     return declared;
 }
@@ -69,7 +70,7 @@ CommandLine read_command_line(const Command &program, const Words &words) {
     try {
         std::vector<std::string> backwards(line.words.rbegin(), line.words.rend());
         app.parse(backwards);
-    } catch (const CLI::RequiredError &) { // take_values() reports this
+    } catch (const CLI::RequiredError &) { // take_values() reports a missing required option
     } catch (const CLI::ArgumentMismatch &) {
         line.lacks_value = true;
     }

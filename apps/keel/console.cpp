@@ -137,7 +137,7 @@ void Console::progress(std::string_view what, uint64_t done, uint64_t total, Uni
     }
     line += tail;
     if (line.size() >= width) line.resize(width - 1);
-    // Overwrites the old line and then clears the rest. This avoids flicker.
+    // Overwrites the old line and then clears the rest of the line. This order avoids flicker.
     write_err(std::string("\r") + line + "\x1b[K");
     bar_shown_ = true;
 }
@@ -154,7 +154,7 @@ void Console::clear_locked() noexcept {
 }
 
 Console &console() {
-    // never destroyed, because plugins may log while the program ends
+    // the console is never destroyed, because plugins can log while the program ends
     static auto *const one = new Console;
     return *one;
 }

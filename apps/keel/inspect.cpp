@@ -29,7 +29,7 @@ struct InspectOptions {
     bool verify = false, json = false, tensors = false;
 };
 
-// The facts about a model that are known without reading its weights.
+// The facts about a model that are known without reading the model's weights.
 struct Report {
     std::shared_ptr<const ModelSource> source;
     std::vector<std::string> unused; // tensors of the files that Keel does not use
@@ -208,7 +208,7 @@ Json architecture_json(const ModelConfig &m) {
             {"eos_ids", m.eos_ids}};
 }
 
-// The number of layers that keep only the tokens of a window. null if there are none.
+// The number of layers that keep only the tokens of a window. null if the model has no such layer.
 Json layer_split_json(const LayerSplit &split) {
     if (split.window() == 0) return nullptr;
     return {{"window", split.window()},

@@ -65,7 +65,7 @@ int run_action(const Command &command) {
     } catch (const Interrupted &) {
         return report_interrupt();
     } catch (const Error &e) {
-        // Work that a Ctrl-C interrupts, such as an upload of weights, may fail with an error of
+        // Work that a Ctrl-C interrupts, such as an upload of weights, can fail with an error of
         // its own.
         if (interrupted()) return report_interrupt();
         return report(e.what(), e.exit_code());

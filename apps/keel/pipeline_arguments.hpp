@@ -14,8 +14,9 @@ namespace keel::cli {
 // command accepts only the forms that change its behaviour.
 enum class ShortForms {
     none,
-    pipeline, // --backend, --weights and others that affect how the pipeline computes
-    all,      // also -n, --temperature and others that affect the generated text
+    pipeline, // --backend, --weights and all further forms that affect how the pipeline computes
+    all,      // the forms of `pipeline`, and -n, --temperature and all further forms that affect
+              // the generated text
 };
 
 // The argument TARGET, --set, and the short forms of --set. All commands that run a pipeline use
@@ -42,7 +43,8 @@ class PipelineArguments {
 
     std::string target_;
     bool greedy_ = false;
-    // The option that needs a policy that evicts: --budget or --sinks. Empty if neither was given.
+    // The option that needs a policy that evicts: --budget or --sinks. Empty if neither of the two
+    // options was given.
     std::string eviction_form_;
     std::vector<std::string> sets_;
     pipeline::OverrideNames names_; // names of the short forms, for messages

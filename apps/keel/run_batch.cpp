@@ -25,7 +25,8 @@ std::vector<BatchPrompt> read_prompts(const std::string &file) {
 }
 
 void check_apart(const std::string &prompts, const std::string &output) {
-    std::error_code error; // ignored: if a file does not exist, the two are not the same
+    std::error_code error; // errors are ignored, because a file that does not exist cannot be the
+                           // same as the second file
     if (prompts != "-" && std::filesystem::equivalent(prompts, output, error))
         throw_error(
             ErrorKind::usage,

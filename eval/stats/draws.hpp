@@ -26,7 +26,7 @@ class SplitMix64 {
         return values[below(values.size())];
     }
 
-    // Brings `values` into a random order.
+    // Puts `values` into a random order.
     template <typename T> void shuffle(std::vector<T> &values) {
         for (size_t i = values.size(); i > 1; --i) std::swap(values[i - 1], values[below(i)]);
     }
