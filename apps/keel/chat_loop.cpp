@@ -20,7 +20,7 @@
 namespace keel::cli {
 namespace {
 
-// limit for the tokens of an answer if no other limit is set
+// limit for the tokens of an answer if the user sets no limit
 constexpr int64_t answer_tokens = 1024;
 
 struct ChatCommand {

@@ -1,4 +1,4 @@
-// CLI11 assigns words to options and formats the help. This is the only file that uses CLI11.
+// CLI11 assigns words to options and formats the help. Only this file uses CLI11.
 #include "command_line.hpp"
 
 #include <CLI/CLI.hpp>
@@ -62,7 +62,8 @@ CommandLine read_command_line(const Command &program, const Words &words) {
                       words.end());
 
     CLI::App app;
-    app.set_help_flag(); // --help is one of the command's own flags, so CLI11 must not add another
+    app.set_help_flag(); // --help is one of the command's own flags, so CLI11 must not add a second
+                         // --help
     app.allow_extras();
     std::vector<std::pair<const Option *, const CLI::Option *>> all;
     for (const Option &option : line.command->options)

@@ -79,8 +79,7 @@ void Console::end_line() noexcept {
 void Console::message(std::string_view head, std::string_view text, int colour) noexcept {
     const std::lock_guard lock(mutex_);
     clear_locked();
-    // If other text is in the middle of a line on the same screen, the message begins on a new
-    // line.
+    // If the last line on the same screen is not complete, the message begins on a new line.
     if (line_open_ && out_is_terminal_ && err_is_terminal_) {
         write_err("\n");
         line_open_ = false;

@@ -91,8 +91,8 @@ template <typename T> bool read_word(const std::string &word, T &value) {
 
 } // namespace detail
 
-// Declares a command: its options, its subcommands, and its action. First, take_values() stores the
-// values of the options in the variables that the options are bound to. Then `action` runs.
+// Declares a command: its options, its subcommands, and its action. take_values() first stores the
+// values of the options in the variables that the options are bound to. After that, `action` runs.
 struct Command {
     std::string name, doc, footer;
     const Command *parent = nullptr;
@@ -128,7 +128,7 @@ struct Command {
     Option &flag(std::string_view spelling, std::function<void()> take, std::string about);
 
     // Returns for example "keel ab compare". A standard subcommand has the name of its parent,
-    // because the user may omit the name of the subcommand.
+    // because the user can omit the name of the subcommand.
     std::string full_name() const;
     const Option &help() const { return options.front(); }
     const Option *find_option(std::string_view called) const;

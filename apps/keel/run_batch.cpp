@@ -60,8 +60,8 @@ class Answers {
         ++answered_;
     }
 
-    // If a prompt does not fit, writes a line with the error, and the run continues. Any other
-    // error ends the run.
+    // If a prompt does not fit, writes a line with the error, and the run continues. An error that
+    // is not about the length of the prompt ends the run.
     void write(const BatchPrompt &prompt, const Error &error) {
         if (error.kind() != ErrorKind::resource && error.kind() != ErrorKind::usage) throw error;
         Json line = line_of(prompt);

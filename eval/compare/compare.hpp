@@ -71,7 +71,7 @@ struct CompareLogits {
 struct CompareReport {
     std::string first, second; // names of the backends
     uint64_t tokens = 0, ops = 0;
-    // the first element beyond its bound; nullopt if there is none
+    // the first element beyond its bound; nullopt if all elements are within their bounds
     std::optional<CompareFinding> finding;
     uint64_t beyond = 0;              // number of calls with an element beyond its bound
     std::vector<CompareRow> rows;     // in the order of their first call

@@ -256,7 +256,8 @@ void OpDump::add_view(Device &device, const keel_kv_view &view, std::vector<int3
     entries_.push_back(std::move(positions));
 }
 
-// Adds the weight in its own dtype. Another dtype would select another kernel in the replay.
+// Adds the weight in its own dtype. With a different dtype, the replay would run a different
+// kernel.
 void OpDump::add_weight(Pipeline &pipeline, const PlannedOp &op) {
     const Weight *weight = find_weight(pipeline, op.weight());
     if (weight == nullptr) return;

@@ -65,7 +65,7 @@ class MachineCheck {
                     printable(machine_kind(shard.header), 200));
     }
 
-    // Returns a warning if the shards ran on different machines, else an empty text.
+    // Returns a warning if the shards ran on different machines. Otherwise returns an empty text.
     static std::string text(const std::vector<ShardFile> &shards) {
         std::set<std::string> kinds;
         for (const ShardFile &shard : shards) kinds.insert(machine_kind(shard.header));

@@ -90,8 +90,8 @@ PlanRecord read_plan(const JsonNode &node);
 void check_plan_of(const Header &header, const std::string &file);
 
 // Throws Error(input) if a run with the header `wanted` must not continue the results with the
-// header `there`. There are two reasons: the results have another plan or no plan, or an earlier
-// run changed the plan. `path` is the file of the results, for the message.
+// header `there`. There are two reasons: the results have a different plan or no plan, or an
+// earlier run changed the plan. `path` is the file of the results, for the message.
 void require_same_plan(const std::string &path, const Header &there, const Header &wanted);
 
 // Returns the name of the header's plan: "the plan 0123456789abcdef", "the plan 0123456789abcdef,

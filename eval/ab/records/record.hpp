@@ -18,9 +18,8 @@
 #include <vector>
 
 // The records of an experiment: results.jsonl, with one JSON object on each line. The first line is
-// the header. Every other line has a "kind": "item", "keep_map", "prompt", "timeline", "curve" or
-// "warning".
-// docs/reference/experiments.md lists the keys.
+// the header. Every line after the header has a "kind": "item", "keep_map", "prompt", "timeline",
+// "curve" or "warning". docs/reference/experiments.md lists the keys.
 namespace keel::ab {
 
 // The rule for looks at the results before all planned items are done.
@@ -241,8 +240,8 @@ ReadResult read_records(const std::filesystem::path &path,
 // Reads only the header of a results file.
 Header read_header(const std::filesystem::path &path);
 
-// Throws Error(input) if the results in `path` belong to another experiment than `wanted`. `there`
-// is the header of `path`. The message describes the difference.
+// Throws Error(input) if the results in `path` do not belong to the experiment `wanted`. `there` is
+// the header of `path`. The message describes the difference.
 void require_same_experiment(const std::filesystem::path &path, const Header &there,
                              const Header &wanted);
 

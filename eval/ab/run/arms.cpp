@@ -12,7 +12,7 @@ namespace {
 namespace fs = std::filesystem;
 using pipeline::PipelineConfig;
 
-constexpr uint64_t largest_seed = uint64_t{1} << 53; // the largest seed that a config may have
+constexpr uint64_t largest_seed = uint64_t{1} << 53; // the largest seed that a config accepts
 
 // The arm's pipeline configuration without its policy. If the configuration is equal for two arms,
 // the arms have the same weights, ops and cache form. Two arms with equal configurations can use

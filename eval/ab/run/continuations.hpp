@@ -35,8 +35,8 @@ class Continuations {
 
 // Throws Error(input) if the reference's logits of a batch would need too much memory. The function
 // is called before the first measurement. If a later batch caused the error, the experiment could
-// end after hours. The user could then not continue these results with a smaller `batch`, because
-// results of another batch size are refused.
+// end after hours. The user could not continue these results with a smaller `batch`, because Keel
+// refuses results of another batch size.
 void check_room_for_logits(const PlannedTask &task, Arms &arms);
 
 } // namespace keel::ab

@@ -168,7 +168,8 @@ void Results::open(std::span<const PlannedTask> tasks, const Header &of_run) {
     const bool exists = fs::exists(file(), error);
     const uint64_t items_before = check_items(tasks); // before the writer replaces the header
     if (exists && !options_.resume) {
-        read_header(file()); // throws if the file has no results; so other files are never deleted
+        read_header(file()); // throws if the file has no results; so Keel never deletes a file
+                             // without results
         fs::remove(file(), error);
     }
     // The header keeps the old number of items until the items of a shortened batch are removed
@@ -183,7 +184,7 @@ void Results::open(std::span<const PlannedTask> tasks, const Header &of_run) {
             options_.say(fmt::format("continuing {}: {} items are already measured",
                                      printable(experiment_.config.output.string(), 200),
                                      finished_.size()));
-        // finished_items() may have replaced the file. So the header of this run is written to the
+        // finished_items() can have replaced the file. So the header of this run is written to the
         // file afterwards.
         writer_ = std::make_unique<Writer>(file(), of_run, Writer::Mode::resume);
     }

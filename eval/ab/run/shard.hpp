@@ -36,8 +36,9 @@ Shard parse_shard(std::string_view text);
 std::optional<Shard> shard_from_environment(const std::function<const char *(const char *)> &get);
 
 // Locks a file while this object exists. Creates the file if it does not exist. The system releases
-// the lock when the process ends for any reason. If another process has the lock: waits for the
-// lock if `wait` is true, else throws Error(usage). Throws Error(runtime) for errors of the system.
+// the lock when the process ends for any reason. If another process has the lock and `wait` is
+// true, waits for the lock. If `wait` is false, throws Error(usage). Throws Error(runtime) for
+// errors of the system.
 class FileLock {
   public:
     FileLock(const std::filesystem::path &path, bool wait);
@@ -49,8 +50,8 @@ class FileLock {
     int fd_;
 };
 
-// Marks a shard as not complete, because it runs again, possibly with other documents. Throws
-// Error(runtime) for errors of the system.
+// Marks a shard as not complete, because the shard runs again, possibly with different documents.
+// Throws Error(runtime) for errors of the system.
 void reopen_shard(const std::filesystem::path &folder, const Shard &shard);
 
 // Marks a shard as complete. `key` identifies the run: its config hash and its number of documents.

@@ -16,7 +16,7 @@ namespace keel::ab {
 // The texts of one question about a context. PromptForm makes a prompt from them.
 struct PromptText {
     std::string context, question;
-    std::string opening; // the first words of the answer, given to the model as input; may be empty
+    std::string opening; // the first words of the answer, given to the model as input; can be empty
 };
 
 // The tokens of a PromptText. The whole prompt is context, then question, then opening.

@@ -120,7 +120,8 @@ void find_equal_reruns(Comparison &comparison, const Table &before, const Cells 
 
 // Throws Error(input) if items have the same name but different contents. Names of items are mostly
 // numbers, so experiments with different lengths, seeds or texts have the same names. Returns the
-// number of prompts whose lengths differ because another model splits the text into other tokens.
+// number of prompts whose lengths differ because the two models split the text into different
+// tokens.
 uint64_t check_items(const Cell &first, const Cell &second, bool same_model, const Names &names) {
     uint64_t other_lengths = 0;
     for (size_t i = 0, j = 0; i < first.points.size() && j < second.points.size();) {

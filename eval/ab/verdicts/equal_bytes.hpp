@@ -30,10 +30,10 @@ struct EqualBytes {
     std::vector<Apart> apart;
 };
 
-// An arm at a size in bytes. If the size is between the sizes at two budgets, each item's number is
-// interpolated linearly in bytes between the item's numbers at the two budgets (for ratios, between
-// the logarithms). The peak is interpolated in the same way. Only items that both cells have are
-// used.
+// An arm at a size in bytes. The size can be between the sizes at two budgets. In this case each
+// item's number is interpolated linearly in bytes between the item's numbers at the two budgets.
+// For ratios, the logarithms are interpolated. The peak is interpolated in the same way. Only items
+// that both cells have are used.
 struct AtBytes {
     std::vector<Point> points;
     std::string budget; // for example "tokens:64", or "tokens:64 to tokens:128"

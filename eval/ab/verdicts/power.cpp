@@ -20,8 +20,8 @@ struct PowerCurves {
     PowerAt find, non_inferior;
 };
 
-// Computes the power for hits and other shares. The variance of the test comes from the documents
-// that differ.
+// Computes the power for hits and for all further shares. The variance of the test comes from the
+// documents that differ.
 PowerCurves curves_of_shares(const Contrast &c, double margin, double level) {
     const auto n = static_cast<double>(c.clusters);
     const double error = c.standard_error.value_or(0);

@@ -43,8 +43,8 @@ struct Summary {
     std::string primary; // "task/metric"; in older results possibly the name of a task
     uint64_t records = 0;
     std::vector<CellSummary> cells;
-    // Contrasts with the reference come first, then pairs of other arms. Each group has the order
-    // of the cells.
+    // Contrasts with the reference come first, followed by pairs of arms without the reference.
+    // Each group has the order of the cells.
     std::vector<Contrast> contrasts;
     std::vector<Contrast> equal_bytes;
     std::vector<Apart> apart;

@@ -87,7 +87,8 @@ struct Contrast {
     // number is not 0 or 1, or is interpolated.
     std::optional<PairedCounts> pair_counts;
     bool bounded = false;   // all numbers are shares from 0 to 1, of a quality metric
-    bool ratio = false;     // the effect is A / B - 1 with geometric means, else A - B
+    bool ratio = false;     // true: the effect is A / B - 1 with geometric means; false: the effect
+                            // is A - B
     bool geometric = false; // mean_a and mean_b are geometric means
     // The means of A and B and the effect, in the metric's units. For speeds, the means are trimmed
     // means.
