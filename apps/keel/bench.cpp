@@ -43,7 +43,8 @@ int run_bench_command(const BenchArguments &a) {
     PipelineOptions options;
     options.host = std::make_shared<HostServices>();
     options.progress = show_progress;
-    options.need_tokenizer = false; // not needed, because the prompt consists of random ids
+    options.need_tokenizer = false; // the tokenizer is not needed, because the prompt consists of
+                                    // random ids
     options.batch =
         static_cast<uint32_t>(*std::max_element(a.sequences.begin(), a.sequences.end()));
     const InterruptGuard guard(*options.host);

@@ -82,7 +82,7 @@ Chat::Running Chat::load(const pipeline::PipelineConfig &config, const std::stri
     options.progress = show_progress;
     options.has_system_prompt = true;
     ChatTemplate chat =
-        // so that errors come before weights are read
+        // the template is chosen now, so that an error comes before weights are read
         choose_chat_template(*config.model.path, chat_template);
     Running running;
     settings_.trace.loading();

@@ -10,7 +10,8 @@ namespace keel::cli {
 // values are not checked yet. take_values() in usage.hpp checks the values.
 struct CommandLine {
     const Command *command = nullptr;
-    bool is_standard = false; // no subcommand was named, so `command` is the group's `standard`
+    bool is_standard = false; // true: no subcommand was named, so `command` is the group's
+                              // `standard`
     Words words;              // the words after the command's name, as the user wrote them
     // only options that were given; a flag has the value "true"
     std::map<const Option *, Words> values;

@@ -36,7 +36,8 @@ struct Report {
     std::unique_ptr<Tokenizer> tokenizer;
     std::string tokenizer_error; // the reason if there is no tokenizer
     MemoryInfo memory;
-    MemoryNeed need; // with the stored weights, an f16 cache and the full context
+    MemoryNeed need; // the memory of a run with the stored weights, an f16 cache and the full
+                     // context
     std::map<std::string, TensorSum> by_dtype; // key: the name of the dtype in the files
 };
 

@@ -107,7 +107,7 @@ int run(int argc, char **argv) {
 } // namespace keel::cli
 
 int main(int argc, char **argv) {
-    // so that a write to a closed pipe fails instead (see OutputClosed)
+    // SIGPIPE is ignored, so that a write to a closed pipe returns an error (see OutputClosed)
     std::signal(SIGPIPE, SIG_IGN);
     try {
         return keel::cli::run(argc, argv);

@@ -435,7 +435,7 @@ class Bench {
     std::vector<int32_t> ids_;
     std::vector<DecodeSamples> decode_; // in the order of depth, then of the number of sequences
     std::vector<double> plain_, prefetched_;
-    int64_t done_ = 0, total_ = 0; // in tokens
+    int64_t done_ = 0, total_ = 0; // progress in tokens
     uint64_t peak_before_probe_ = 0;
     bool is_f32_ = true; // the f32 peak limits all matrix products of a prompt
     BenchReport report_;

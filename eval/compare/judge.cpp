@@ -131,7 +131,8 @@ OpJudge::Worst OpJudge::judge(const PlannedOp &op, const Record &other,
         }
         worst.squares += e.squares;
         worst.scale += e.scale;
-        if (worst.bound == 0) worst.bound = bound; // for a call without any error
+        // If the call has no error at all, `worst` has no bound yet.
+        if (worst.bound == 0) worst.bound = bound;
     }
     return worst;
 }

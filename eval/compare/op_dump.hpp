@@ -49,7 +49,7 @@ class OpDump {
     uint64_t features_ = 0;
     std::vector<std::pair<std::string, double>> scalars_;
     std::vector<Entry> entries_;
-    std::vector<Entry> outputs_; // only names, dtypes and shapes of the outputs
+    std::vector<Entry> outputs_; // an entry here has only the name, dtype and shape of an output
 };
 
 // Returns the view through which an op reads or writes its cache. For kv_gather, returns the view

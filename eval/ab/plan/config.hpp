@@ -103,7 +103,7 @@ struct Task {
     int64_t documents = 0;      // task `continuation`: the number of documents that are cut from
                                 // the text
     std::filesystem::path path; // jsonl
-    AnswerMetric metric = AnswerMetric::substring_all; // for jsonl
+    AnswerMetric metric = AnswerMetric::substring_all; // task `jsonl`: the metric of the answers
     // Task `jsonl`: a template for lines with a context, for example "{context}...{input}...".
     std::string prompt;
     int64_t max_tokens = 0; // task `jsonl`: the limit for the number of tokens of an answer

@@ -227,7 +227,7 @@ MergeResult merge_shards(const std::vector<fs::path> &paths, const fs::path &fol
     fs::remove(half, error);
     try {
         Writer writer(half, result.header, Writer::Mode::create);
-        std::unordered_map<uint64_t, uint64_t> known; // from Identity::key to Identity::value
+        std::unordered_map<uint64_t, uint64_t> known; // maps Identity::key to Identity::value
         if (!result.missing.empty()) {
             Warning warning;
             warning.text = fmt::format(

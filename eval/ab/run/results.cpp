@@ -166,7 +166,8 @@ void Results::open(std::span<const PlannedTask> tasks, const Header &of_run) {
         reopen_shard(experiment_.config.output, options_.shard);
     }
     const bool exists = fs::exists(file(), error);
-    const uint64_t items_before = check_items(tasks); // before the writer replaces the header
+    const uint64_t items_before = check_items(tasks); // this check must come before the writer
+                                                      // replaces the header
     if (exists && !options_.resume) {
         read_header(file()); // throws if the file has no results; so Keel never deletes a file
                              // without results

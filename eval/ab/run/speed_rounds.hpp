@@ -25,9 +25,10 @@ class SpeedRounds {
     };
     // Times in seconds.
     struct Times {
-        double first;              // from the beginning of the prompt to the first token
-        std::vector<double> steps; // for each decode step
-        Item memory;               // has only the members that Measured::fill() sets
+        double first;              // the time from the beginning of the prompt to the first token
+        std::vector<double> steps; // the time of each decode step
+        Item memory;               // in this item, only the members that Measured::fill() sets have
+                                   // values
     };
     Times measure(const PlannedTask &task, const Seeded &run, int64_t depth, int64_t decode);
     void write(const PlannedTask &task, const Seeded &run, int64_t depth, size_t round,

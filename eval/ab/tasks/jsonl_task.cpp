@@ -184,7 +184,8 @@ class JsonlItems : public TaskItems {
     const Tokenizer &tokenizer_;
     const PromptForm form_;
     std::vector<Line> lines_;
-    std::map<std::string, std::string> contexts_; // from each context to the first item that has it
+    std::map<std::string, std::string> contexts_; // maps each context to the first item that has
+                                                  // this context
 };
 
 } // namespace

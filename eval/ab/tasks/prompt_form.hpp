@@ -24,7 +24,8 @@ struct PromptTokens {
     // includes everything before the context, for example the system prompt
     std::vector<int32_t> context;
     std::vector<int32_t> question; // at least one token
-    std::vector<int32_t> opening;  // in a chat, begins with the marks that end the user's turn
+    std::vector<int32_t> opening;  // in a chat, `opening` begins with the marks that end the user's
+                                   // turn
     // True if the tokens differ when the whole prompt is encoded as one text.
     bool split_changes_tokens = false;
 };

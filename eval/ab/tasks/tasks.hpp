@@ -51,7 +51,8 @@ class TaskItems {
   public:
     virtual ~TaskItems() = default;
     virtual size_t documents() const = 0;
-    virtual bool has_question() const = 0; // if false, all protocols are equal for this task
+    virtual bool has_question() const = 0; // if false, the task has the same results under all
+                                           // protocols
     // The upper bounds for the first `documents` documents. If necessary, the function encodes all
     // of these documents.
     virtual Longest longest(size_t documents) const = 0;

@@ -49,7 +49,8 @@ void drop_torn_line(const fs::path &file) {
     const std::string text{std::istreambuf_iterator<char>(in), {}};
     const size_t end = text.rfind('\n') + 1; // 0 if there is no line end
     std::error_code error;
-    if (end < text.size()) fs::resize_file(file, end, error); // an error shows when lines are added
+    // If this call fails, an error shows when lines are added.
+    if (end < text.size()) fs::resize_file(file, end, error);
 }
 
 void append_looks(const fs::path &file, const std::vector<std::string> &lines) {

@@ -51,7 +51,8 @@ PowerCurves curves_of_means(const Contrast &c, double margin, double level) {
     const double distance = !c.ratio                     ? margin
                             : c.meaning.higher_is_better ? -std::log1p(-margin)
                                                          : std::log1p(margin);
-    const double freedom = (c.freedom + 1) / n; // for each document; below 1 for trimmed means
+    const double freedom = (c.freedom + 1) / n; // degrees of freedom for each document; below 1 for
+                                                // trimmed means
     const PowerAt power = [=](double documents) {
         return power_of_t(distance, spread, documents, freedom * documents - 1, level);
     };

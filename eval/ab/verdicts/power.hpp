@@ -25,7 +25,7 @@ struct PowerRow {
     // rounds.
     uint64_t documents = 0;
     uint64_t pilot_documents = 0;
-    std::string unknown; // why the power is unknown; empty: the power is known
+    std::string unknown; // the reason why the power is unknown; empty: the power is known
     // find_power: the probability to find a true difference that is as large as the margin. A loss
     // that is found has the verdict "worse". find_needed: the number of documents for the wanted
     // power. nullopt means that no number of documents is enough.

@@ -19,7 +19,8 @@ struct MatrixProgram {
     std::function<pipeline::PipelineConfig(const std::filesystem::path &model,
                                            const std::vector<std::string> &sets)>
         load;
-    std::function<bool()> interrupted; // if it returns true, the current run is told to stop
+    std::function<bool()> interrupted; // if `interrupted` returns true, the current run is told to
+                                       // stop
 };
 
 // Measures the runs of a matrix, and keeps each result as a file in a folder. The file's name
