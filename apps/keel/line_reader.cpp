@@ -40,8 +40,8 @@ bool wait_for_input() {
     }
 }
 
-// Reads one character in the locale's encoding. The editor's own function is not used, because it
-// does not return on Ctrl-C.
+// Reads one character in the locale's encoding. The editor's own function is not used, because that
+// function does not return on Ctrl-C.
 int read_character(EditLine *, wchar_t *out) {
     std::mbstate_t state{};
     for (;;) {

@@ -26,7 +26,7 @@ class PipelineArguments {
     void add_to(Command &command, ShortForms short_forms); // declares the options
 
     // Returns the config of TARGET. If TARGET is a model folder or a GGUF file, the config has
-    // backend cpu, policy none, and a context that fits in memory.
+    // defaults: backend cpu, policy none, and a context that fits in memory.
     pipeline::PipelineConfig load() const;
 
     const std::string &target() const { return target_; }

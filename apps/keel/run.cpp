@@ -53,7 +53,7 @@ std::string choose_prompt(const RunOptions &o, const pipeline::PipelineConfig &c
                                   "pipe, or with generation.prompt");
 }
 
-// Ends the output. Prints the text first if it was not streamed. Then prints the statistics.
+// Ends the output. Prints the text first if the text was not streamed. Then prints the statistics.
 int finish(const RunOptions &o, const Program &program, Pipeline &pipeline,
            const std::string &prompt, const GenerateResult &result) {
     console().clear_progress();

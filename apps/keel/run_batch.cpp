@@ -45,7 +45,7 @@ class Answers {
     void skip() { ++skipped_; }
 
     void write(const BatchPrompt &prompt, const GenerateResult &result) {
-        // An interrupted answer is incomplete, so it is not written.
+        // An interrupted answer is incomplete, so the program does not write this answer.
         if (result.reason == StopReason::cancelled) throw Interrupted{};
         if (result.reason == StopReason::device_lost)
             throw_error(ErrorKind::runtime, "{}", result.detail);

@@ -249,7 +249,8 @@ class Bench {
     double decode_together(DecodeSamples &samples) {
         const auto n = static_cast<size_t>(samples.sequences);
         const int64_t before = bench_tokens_before(samples.depth);
-        // The batch is kept, so that its memory is reused, like the memory of session_.
+        // The batch is kept, so that the memory of the batch is reused, like the memory of
+        // session_.
         if (!batch_) batch_ = std::make_unique<SessionBatch>(pipeline_);
         SessionBatch &batch = *batch_;
         const SessionBatch::Stats stats_before = batch.stats();

@@ -84,7 +84,7 @@ struct OpsResult {
 };
 
 struct BenchReport {
-    std::string commit; // commit of the program's build; the caller sets it; empty: unknown
+    std::string commit; // commit of the program's build; the caller sets this text; empty: unknown
     // The machine and the backend.
     std::string cpu, backend, device, description, sync;
     uint32_t threads = 0;      // the number of threads of the host's thread team; the probes use

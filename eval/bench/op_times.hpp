@@ -14,8 +14,9 @@ namespace keel {
 // not counted.
 struct OpWork {
     // Number of floating-point operations. Only matmul, attention and attention scores are counted.
-    // A call of attention with several queries and scores multiplies queries and keys a second time
-    // for the scores, so these products count twice. Each multiply-add counts as two operations.
+    // A call of attention with several queries and with scores multiplies queries and keys a second
+    // time for the scores. So the products of queries and keys count twice. Each multiply-add
+    // counts as two operations.
     double flop = 0;
     double bytes = 0; // bytes of the weights, of K and V of the slots in use, and of each input and
                       // output; each of them counts once

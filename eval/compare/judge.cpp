@@ -29,9 +29,9 @@ keel_dtype weight_dtype(const PlannedOp &op) {
 }
 
 // True if the op copies blocks of the cache: to a larger memory, or for a forked sequence. Ops that
-// copy blocks are not compared, because the device decides when memory grows, and because the bytes
-// after the last token of a block have old values. A wrong copy is found later, in the ops that
-// read the cache.
+// copy blocks are not compared, for two reasons: the device decides when memory grows, and the
+// bytes after the last token of a block have old values. A wrong copy is found later, in the ops
+// that read the cache.
 bool moves_blocks(const PlannedOp &op) { return op.tag().role == Role::kv_block_copy; }
 
 } // namespace

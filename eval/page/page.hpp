@@ -17,7 +17,8 @@ struct Page {
     std::string_view style = {}; // the page's own CSS, after page.css
 };
 
-// The characters for shares, from 0 (none) to _ (all). shadeMap() of charts.js reads them.
+// The characters for shares, from 0 (none) to _ (all). shadeMap() of charts.js reads these
+// characters.
 inline constexpr std::string_view page_shades =
     "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz-_";
 // A share from 0 to 1 as one of these 64 characters.

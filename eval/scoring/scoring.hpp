@@ -55,7 +55,7 @@ struct ScoreWindow {
 // A text as tokens.
 struct ScoringText {
     std::vector<int32_t> ids;   // without BOS
-    std::optional<int32_t> bos; // BOS, if each window begins with it
+    std::optional<int32_t> bos; // the token BOS, if each window begins with BOS
 };
 // Tokenizes a text. Throws Error(usage) if the model has no tokenizer, and Error(input) if the text
 // is too short.

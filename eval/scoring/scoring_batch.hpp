@@ -22,8 +22,8 @@ struct ScoringSide {
 // time, except for rounding: a matmul with several rows can round differently. on_row gets the
 // logits of one token of one window: one row for each side. The tokens of one window come in order.
 // Calls for different windows come in any order. Rows are valid only during the call of on_row.
-// Throws Error(usage) for a walk that does not feed tokens one by one, Error(resource) or
-// Error(runtime) if a sequence cannot continue, and Error(runtime) "cancelled" after
+// Throws Error(usage) for a walk that does not feed tokens one by one. Throws Error(resource) or
+// Error(runtime) if a sequence cannot continue. Throws Error(runtime) "cancelled" after
 // HostServices::request_cancel.
 void score_side_by_side(
     std::span<const ScoringSide> sides, const ScoringWalk &walk,

@@ -9,8 +9,8 @@ namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
-// The logarithm of the gamma function by Stirling's series. std::lgamma is not used, because on
-// some systems it writes a global variable.
+// The logarithm of the gamma function by Stirling's series. std::lgamma is not used, because
+// std::lgamma writes a global variable on some systems.
 double log_gamma(double x) {
     double shift = 0;
     while (x < 12) {

@@ -37,8 +37,8 @@ class Inference {
     // p-value is small if the effect is probably inside the range. The method is two one-sided
     // tests (TOST), which must both reject.
     double p_inside(double low, double high) const;
-    // One-sided p-values, doubled, so that they can be compared with the level of a two-sided
-    // p-value.
+    // One-sided p-values, which are doubled. So a doubled p-value can be compared with the level of
+    // a two-sided p-value.
     double p_above(double value) const;
     double p_below(double value) const;
 };

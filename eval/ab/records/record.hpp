@@ -211,8 +211,8 @@ class Writer {
     Writer &operator=(const Writer &) = delete;
 
     // Throws Error(usage) for names that are too long and for wrong shapes. Throws Error(runtime)
-    // for numbers that are not finite or out of range, and for errors of the system, for example if
-    // the disk is full.
+    // for numbers that are not finite or out of range. Also throws Error(runtime) for errors of the
+    // system, for example if the disk is full.
     void write(const Record &record);
 
   private:

@@ -84,7 +84,8 @@ bool Arms::may_share(size_t run) const {
     const Run &r = experiment_.runs[run];
     // An arm with kv.max_mib does not share a prefill, because all copies of a session count
     // against one limit. An arm with an eviction log does not share a prefill either. If a copy
-    // evicts a slot, its parent still holds the slot, so the logged eviction would free no memory.
+    // evicts a slot, the parent of the copy still holds the slot. So the logged eviction would free
+    // no memory.
     const bool is_logged = !options_.log_folder.empty() && !r.keeps_all;
     return options_.share_prefill && !r.is_rerun && !r.acts_in_prefill &&
            !r.config.kv.max_bytes() && !is_logged;

@@ -25,9 +25,10 @@ class Results {
         : experiment_(experiment), options_(options) {}
 
     std::filesystem::path file() const;
-    // Creates the folder and locks the results. The lock is needed because two processes that write
-    // the same items would not see each other's results, and would delete each other's logs. Throws
-    // Error(usage) if another process has the lock, or if the folder has files but no results.
+    // Creates the folder and locks the results. Without the lock, two processes could write the
+    // same items. Each process would compute items that the second process already has, and each
+    // process would delete the logs of the second process. Throws Error(usage) if another process
+    // has the lock, or if the folder has files but no results.
     void lock();
     // Throws the errors that open() would throw for the existing results. Changes nothing.
     void check(std::span<const PlannedTask> tasks, const Header &header) const;

@@ -13,7 +13,7 @@
 
 namespace keel::ab {
 
-// The texts of one question about a context. PromptForm makes a prompt from them.
+// The texts of one question about a context. PromptForm makes a prompt from these texts.
 struct PromptText {
     std::string context, question;
     std::string opening; // the first words of the answer, given to the model as input; can be empty

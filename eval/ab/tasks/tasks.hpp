@@ -13,7 +13,8 @@
 
 namespace keel::ab {
 
-// A question. The model gets the question after it has read the context and the policy has evicted.
+// A question. The model gets the question after two events: the model has read the context, and the
+// policy has evicted.
 struct Question {
     std::string item; // name of the item, unique within the task
     // The part of the prompt that the model reads after the eviction.
@@ -45,8 +46,8 @@ struct Longest {
     std::string prompt_at, whole_at;
 };
 
-// The documents of a task. units() makes each document when it is needed, with a tokenizer. All
-// arms with this tokenizer get the same documents.
+// The documents of a task. units() makes each document with a tokenizer, when the document is
+// needed. All arms with this tokenizer get the same documents.
 class TaskItems {
   public:
     virtual ~TaskItems() = default;

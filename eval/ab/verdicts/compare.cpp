@@ -87,10 +87,10 @@ bool is_same(const Cell &first, const Cell *second, const Names &names) {
 
 // Finds the contrasts that are equal reruns. Equal hits alone are no proof, because different
 // computations can give the same hits. nll, kld and perplexities show any difference in the
-// computation. If all nll, kld and perplexities of an arm at a budget are equal to the bit, all
-// equal contrasts of this arm and budget are equal reruns. If the same build of Keel ran one
-// experiment twice (same_config), it is enough that the quality numbers of all cells are equal.
-// Cells that the options do not select must be equal too.
+// computation. If all nll, kld and perplexities of an arm at a budget have equal bits, all equal
+// contrasts of this arm and budget are equal reruns. If the same build of Keel ran one experiment
+// twice (same_config), it is enough that the quality numbers of all cells are equal. Cells that the
+// options do not select must be equal too.
 void find_equal_reruns(Comparison &comparison, const Table &before, const Cells &after,
                        const Names &names) {
     if (!comparison.same_experiment) return;

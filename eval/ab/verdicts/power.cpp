@@ -25,9 +25,9 @@ struct PowerCurves {
 PowerCurves curves_of_shares(const Contrast &c, double margin, double level) {
     const auto n = static_cast<double>(c.clusters);
     const double error = c.standard_error.value_or(0);
-    // `seen` is the mean square of the documents' differences in the pilot. Below, one more
-    // document with a difference of 1 is added, as in the test of the verdict, because in a small
-    // pilot it is possible that no document differs.
+    // `seen` is the mean square of the documents' differences in the pilot. As in the test of the
+    // verdict, one more document with a difference of 1 is added below. The reason is that in a
+    // small pilot it is possible that no document differs.
     const double seen = error * error * (n - 1) + c.effect * c.effect;
     const double differ = static_cast<double>(c.gains + c.losses) * c.step;
     const double step = (n * seen + 1) / (differ + 1);

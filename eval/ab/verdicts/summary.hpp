@@ -24,9 +24,9 @@ struct CellSummary {
     // Wilson's interval is widened, because several items belong to one document.
     std::optional<Interval> interval;
     double median = 0, p25 = 0, p75 = 0, p99 = 0;
-    // True if the cell is on the Pareto front, so no other arm has at least the cell's quality with
-    // at most the cell's bytes. For on_front, the bytes are the mean while items are scored; for
-    // on_peak_front, the peak.
+    // True if the cell is on the Pareto front. On the front, no other arm has at least the cell's
+    // quality with at most the cell's bytes. For on_front, the bytes are the mean while items are
+    // scored; for on_peak_front, the peak.
     bool on_front = false, on_peak_front = false;
 };
 

@@ -134,8 +134,8 @@ struct Contrast {
     std::optional<double> margin;
     // The p-values of two one-sided tests. The null hypotheses of the two tests are "the loss is at
     // least the margin" and "the gain is at least the margin". The p-values are doubled, so that
-    // they can be compared with the same level as p. Holm's method adjusts each of the two p-values
-    // over the family.
+    // the same level as for p applies to them. Holm's method adjusts each of the two p-values over
+    // the family.
     std::optional<double> p_non_inferior, p_non_superior;
     double p_non_inferior_adjusted = 1, p_non_superior_adjusted = 1;
     // The larger of p_non_inferior and p_non_superior. This number is the p-value of the test that

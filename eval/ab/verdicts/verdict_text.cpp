@@ -135,8 +135,8 @@ std::string verdict_line(const Contrast &c) {
         out += c.planned ? "; too few documents for a verdict" : "; exploratory";
     } else if (!c.detectable) {
         out += "; an experiment of this size can show no effect";
-        // A detectable effect of 0 means that the numbers have no spread, so they do not show which
-        // effect could have been seen.
+        // A detectable effect of 0 means that the numbers have no spread. So the numbers do not
+        // show which effect could have been seen.
     } else if (*c.detectable > 0) {
         out += "; an experiment of this size could have seen " + detectable_text(c);
     }

@@ -62,8 +62,8 @@ struct MatrixRun {
     // The places in the file. `where` is the place of the run's last choice in the file.
     SourceLocation model_where, length_where, where;
 
-    // Returns the name of the run, for example "tiny / cpu / f16 / none / 128", or with a choice of
-    // sync "tiny / cpu / f16 / none / lazy / 128".
+    // Returns the name of the run, for example "tiny / cpu / f16 / none / 128". With a choice of
+    // `sync`, the name is for example "tiny / cpu / f16 / none / lazy / 128".
     std::string name() const;
     // 16 hex digits that identify the conditions of the run. Two runs whose numbers can differ have
     // different keys. The key depends on settings, lengths, and `circumstances` (version, machine,
