@@ -46,7 +46,8 @@ struct RunArguments {
 };
 
 // Facts that affect the results but are not in the experiment's file: the version and commit of the
-// program. If the build has no exact commit, the size and the time of the program identify it.
+// program. If the build has no exact commit, the size and the time of the program's file identify
+// the program.
 std::string circumstances() {
     const std::string commit = build_commit();
     std::string text = fmt::format("{} {}", KEEL_VERSION, commit);
@@ -67,8 +68,8 @@ ab::Shard shard_of(const RunArguments &a) {
                             [](const char *name) { return std::getenv(name); });
 }
 
-// Results of two machines in one file: speeds are refused, other numbers get a warning. Returns the
-// text of Header::machine.
+// Checks whether the file would get results of two machines. If the results have speeds, throws an
+// error. Otherwise prints a warning. Returns the text of Header::machine.
 std::string machine_of_run(const RunArguments &a, const ab::Experiment &experiment,
                            const ab::Shard &shard) {
     const std::string now = machine_text();
@@ -108,7 +109,8 @@ std::string shell_word(const std::string &word) {
     return out + "'";
 }
 
-// The command that runs this experiment into this folder, without its shard.
+// The command that runs this experiment and writes to this folder. The command does not name a
+// shard.
 std::string command_text(const RunArguments &a) {
     std::string out = "keel ab run " + shell_word(absolute_path(a.file).string());
     const auto add = [&](const std::string &option, const std::string &value) {
@@ -123,7 +125,8 @@ std::string command_text(const RunArguments &a) {
     return out;
 }
 
-// Shows progress: a bar on a terminal, otherwise a line after each tenth.
+// Shows progress. On a terminal the class draws a bar. Otherwise the class prints a line after each
+// tenth of the work.
 class Steps {
   public:
     explicit Steps(bool quiet) : quiet_(quiet) {}
@@ -237,9 +240,10 @@ int run_ab(const RunArguments &a, const Program &program) {
         fmt::format("{} items {} {}", experiment.hash, a.items, ab::plan_name(options.header));
     const bool last =
         ab::finish_shard(folder, shard, key, [&](const std::vector<fs::path> &shards) {
-            // The lock prevents that the whole experiment runs at the same time.
+            // While this process holds the lock, no process can run the whole experiment.
             const ab::FileLock lock(folder / ".results.jsonl.lock", false);
-            // Replaces an old result, because it may come from fewer shards or fewer items.
+            // Replaces an old result, because an old result can come from fewer shards or fewer
+            // items.
             ab::merge_shards(shards, folder, true);
             print_results(a, folder);
         });

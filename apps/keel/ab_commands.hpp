@@ -8,7 +8,8 @@
 
 namespace keel::cli {
 
-// Reads "hit=5 points", a value of --margin. Throws Error(usage) for another text.
+// Reads "hit=5 points", a value of --margin. Throws Error(usage) if the text does not have this
+// form.
 void add_margin(const std::string &text, ab::Margins &margins);
 
 void add_ab_power(Command &ab, Program &program);

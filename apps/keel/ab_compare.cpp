@@ -23,12 +23,12 @@ namespace {
 // A separate exit code, so that scripts can distinguish this result from a failed run (1) and a
 // wrong command line (2).
 constexpr int found_worse = 3;
-constexpr int no_verdict = 2; // the request cannot be answered
+constexpr int no_verdict = 2; // exit code: the comparison is not possible
 
 struct ExperimentCompareArguments {
     std::string first, second;
     std::vector<std::string> margins; // each has the form METRIC=VALUE
-    double confidence = -1;           // below 0: use that of the first experiment
+    double confidence = -1;           // below 0: use the confidence of the first experiment
     ab::CompareOptions options;
     bool json = false;
 };

@@ -112,7 +112,8 @@ void check_plan_of_folder(const ab::Experiment &experiment, const ab::Shard &sha
         std::error_code error;
         if (!fs::exists(file, error)) continue;
         const ab::Header there = ab::read_header(file);
-        // The results of another experiment are refused later, with what differs.
+        // A later check refuses the results of another experiment. The error of that check has the
+        // differences.
         if (there.config_hash == experiment.hash)
             ab::require_same_plan(file.string(), there, wanted);
     }

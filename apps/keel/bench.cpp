@@ -17,7 +17,7 @@ namespace {
 
 struct BenchArguments {
     PipelineArguments pipeline;
-    std::vector<int64_t> prefill, depths; // if empty, the defaults
+    std::vector<int64_t> prefill, depths; // if a list is empty, the default lengths are used
     std::vector<int64_t> sequences = {1};
     BenchOptions bench;
     TraceOption trace;
@@ -35,7 +35,8 @@ void drop_repeats(std::vector<int64_t> &numbers) {
 
 int run_bench_command(const BenchArguments &a) {
     pipeline::PipelineConfig config = a.pipeline.load();
-    if (*config.policy.log) { // a log of random ids that are evicted again and again is useless
+    if (*config.policy.log) { // The prompt has random ids, and every repeat evicts them again. So a
+                              // log of these evictions is useless.
         config.policy.log.value.reset();
         log().info("policy.log is ignored, because 'keel bench' writes no eviction log");
     }
@@ -43,7 +44,8 @@ int run_bench_command(const BenchArguments &a) {
     PipelineOptions options;
     options.host = std::make_shared<HostServices>();
     options.progress = show_progress;
-    options.need_tokenizer = false; // not needed, because the prompt consists of random ids
+    options.need_tokenizer = false; // the tokenizer is not needed, because the prompt consists of
+                                    // random ids
     options.batch =
         static_cast<uint32_t>(*std::max_element(a.sequences.begin(), a.sequences.end()));
     const InterruptGuard guard(*options.host);

@@ -36,7 +36,7 @@ int run_matrix(const MatrixArguments &a, const Program &program) {
     // "cpu" is the default backend for models without a pipeline.
     const BenchMatrix matrix = load_matrix(a.file, "cpu");
     const std::vector<MatrixRun> runs = matrix_runs(matrix);
-    HostServices host; // only for Ctrl-C; each run is a separate process
+    HostServices host; // the host only handles Ctrl-C; each run is a separate process
     const InterruptGuard guard(host);
     const auto load = [](const fs::path &model, const std::vector<std::string> &sets) {
         check_interrupt();

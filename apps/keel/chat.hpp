@@ -19,7 +19,8 @@ struct ChatSettings {
     std::string chat_template;
     // Overrides from the command line. They also apply to models that /switch loads.
     std::vector<std::string> overrides; // in the form of --set
-    std::vector<std::string> stop;      // stop strings; if empty, those of the pipeline
+    std::vector<std::string> stop;      // stop strings; if the list is empty, the stop strings of
+                                        // the pipeline are used
     std::string load;                   // file of a saved chat to continue
     bool stats = false, quiet = false;
     TraceOption trace; // records each model that is loaded
@@ -34,13 +35,13 @@ class Chat {
          ChatSettings settings);
 
     // Runs until the input ends or the user enters /exit. Throws Interrupted if the user presses
-    // Ctrl-C while no answer is generated. Returns the exit code: 1 if a line from a pipe failed,
-    // else 0.
+    // Ctrl-C while no answer is generated. Returns the exit code. The exit code is 1 if a line from
+    // a pipe failed, and otherwise 0.
     int run(LineReader &reader);
 
   private:
-    // A loaded model and its conversation. The order of the members matters, because each member
-    // uses the one before it.
+    // A loaded model and its conversation. Keep the order of the members, because each member uses
+    // the member before it.
     struct Running {
         std::unique_ptr<Pipeline> pipeline;
         std::unique_ptr<Session> session;

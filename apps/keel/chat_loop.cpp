@@ -20,7 +20,7 @@
 namespace keel::cli {
 namespace {
 
-// limit for the tokens of an answer if no other limit is set
+// limit for the tokens of an answer if the user sets no limit
 constexpr int64_t answer_tokens = 1024;
 
 struct ChatCommand {
@@ -82,7 +82,7 @@ Chat::Running Chat::load(const pipeline::PipelineConfig &config, const std::stri
     options.progress = show_progress;
     options.has_system_prompt = true;
     ChatTemplate chat =
-        // so that errors come before weights are read
+        // the template is chosen now, so that an error comes before weights are read
         choose_chat_template(*config.model.path, chat_template);
     Running running;
     settings_.trace.loading();
@@ -174,9 +174,9 @@ bool Chat::perform(const std::string &line) {
     }
 }
 
-// Returns the difference of a session's counters between two readings. If the session was reset in
-// between, returns all counters of the second reading. Sizes are always those of the second
-// reading.
+// Returns the difference of a session's counters between two readings. If the session was reset
+// between the two readings, returns all counters of the second reading. Sizes are always the sizes
+// of the second reading.
 static SessionStats since(const SessionStats &before, SessionStats now) {
     if (now.prefill_tokens < before.prefill_tokens || now.decode_tokens < before.decode_tokens ||
         now.evictions < before.evictions)
@@ -262,7 +262,7 @@ void Chat::check_switch_target(const std::string &target) const {
                 printable(target, 100), fmt::join(names, ", "), did_you_mean(target, names));
 }
 
-// Keeps the old model until the new one is loaded, so that a failed load loses nothing.
+// Keeps the old model until the new model is loaded, so that a failed load loses nothing.
 void Chat::switch_to(std::string_view arguments) {
     std::istringstream words{std::string(arguments)};
     std::string target, word, chat_template;

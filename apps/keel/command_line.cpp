@@ -1,4 +1,4 @@
-// CLI11 assigns words to options and formats the help. This is the only file that uses CLI11.
+// CLI11 assigns words to options and formats the help. Only this file uses CLI11.
 #include "command_line.hpp"
 
 #include <CLI/CLI.hpp>
@@ -8,8 +8,8 @@
 namespace keel::cli {
 namespace {
 
-// Returns the part of an option's help that describes its value. It is between the option's names
-// and its description.
+// Returns the part of an option's help that describes the option's value. This part is between the
+// option's names and the option's description.
 std::string help_of_value(const Command &command, const Option &option, bool is_required) {
     std::string text = option.value_name;
     if (option.takes_many) text += " ...";
@@ -30,7 +30,8 @@ CLI::Option *declare(CLI::App &app, const Option &option, bool is_required) {
     declared->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
     if (option.takes_many)
         declared->expected(1, CLI::detail::expected_max_vector_size)->allow_extra_args();
-    // Because of this, CLI11 leaves words for the required arguments if an option takes many words.
+    // Because of this call, CLI11 leaves words for the required arguments if an option takes many
+    // words.
     if (option.kind == Option::Kind::argument) declared->required(is_required);
     return declared;
 }
@@ -61,7 +62,8 @@ CommandLine read_command_line(const Command &program, const Words &words) {
                       words.end());
 
     CLI::App app;
-    app.set_help_flag(); // --help is one of the command's own flags, so CLI11 must not add another
+    app.set_help_flag(); // --help is one of the command's own flags, so CLI11 must not add a second
+                         // --help
     app.allow_extras();
     std::vector<std::pair<const Option *, const CLI::Option *>> all;
     for (const Option &option : line.command->options)
@@ -69,7 +71,7 @@ CommandLine read_command_line(const Command &program, const Words &words) {
     try {
         std::vector<std::string> backwards(line.words.rbegin(), line.words.rend());
         app.parse(backwards);
-    } catch (const CLI::RequiredError &) { // take_values() reports this
+    } catch (const CLI::RequiredError &) { // take_values() reports a missing required option
     } catch (const CLI::ArgumentMismatch &) {
         line.lacks_value = true;
     }

@@ -62,8 +62,8 @@ std::string path_from(const fs::path &folder, const fs::path &model) {
     return relative.empty() || parents > 2 ? absolute_path(model).string() : relative.string();
 }
 
-// Checks that the given name is a backend, and returns its name for the new file. A path is made
-// absolute, because the new file may be moved.
+// Checks that the given name is a backend, and returns the name for the new file. The function
+// makes a path absolute, because the user can move the new file later.
 std::string checked_backend(const std::string &given) {
     if (is_reference(given)) return given;
     const std::string backend = is_plugin_path(given) ? absolute_path(given).string() : given;

@@ -79,8 +79,7 @@ void Console::end_line() noexcept {
 void Console::message(std::string_view head, std::string_view text, int colour) noexcept {
     const std::lock_guard lock(mutex_);
     clear_locked();
-    // If other text is in the middle of a line on the same screen, the message begins on a new
-    // line.
+    // If the last line on the same screen is not complete, the message begins on a new line.
     if (line_open_ && out_is_terminal_ && err_is_terminal_) {
         write_err("\n");
         line_open_ = false;
@@ -137,7 +136,7 @@ void Console::progress(std::string_view what, uint64_t done, uint64_t total, Uni
     }
     line += tail;
     if (line.size() >= width) line.resize(width - 1);
-    // Overwrites the old line and then clears the rest. This avoids flicker.
+    // Overwrites the old line and then clears the rest of the line. This order avoids flicker.
     write_err(std::string("\r") + line + "\x1b[K");
     bar_shown_ = true;
 }
@@ -154,7 +153,7 @@ void Console::clear_locked() noexcept {
 }
 
 Console &console() {
-    // never destroyed, because plugins may log while the program ends
+    // the console is never destroyed, because plugins can log while the program ends
     static auto *const one = new Console;
     return *one;
 }

@@ -8,7 +8,7 @@
 
 namespace keel::cli {
 
-// Thrown when the reader of standard output has closed it (`keel ... | head`). The program then
+// Thrown if the reader of standard output has closed the pipe (`keel ... | head`). The program then
 // ends without a message.
 struct OutputClosed {};
 
@@ -38,9 +38,9 @@ class Console {
     void faint(std::string_view text) noexcept;
 
     // Draws a progress bar if standard error is a terminal. The bar appears after a moment, so
-    // short work shows none. It is updated at most twenty times a second. The remaining time is
-    // estimated from the speed so far. `found` is the part of `done` that was finished before; it
-    // does not count for the speed.
+    // short work shows no bar. The bar is updated at most twenty times a second. The remaining time
+    // is estimated from the speed so far. `found` is the part of `done` that was finished before
+    // this process began. `found` does not count for the speed.
     void progress(std::string_view what, uint64_t done, uint64_t total, Unit unit,
                   uint64_t found = 0) noexcept;
     void clear_progress() noexcept;

@@ -37,7 +37,7 @@ PipelineOptions pipeline_options(const pipeline::PipelineConfig &config,
 
 ScoringOptions scoring_options(const EvalArguments &a, const Pipeline &pipeline) {
     ScoringOptions options = a.scoring;
-    // If the user chose a context, it is also the length of the windows.
+    // If the user chose a context, the length of the windows is this context.
     const auto &chosen = pipeline.config().model.context;
     if (options.context == 0 && options.prefix == 0 && *chosen &&
         pipeline.policy_setup().keeps_all()) {

@@ -29,14 +29,15 @@ struct InspectOptions {
     bool verify = false, json = false, tensors = false;
 };
 
-// The facts about a model that are known without reading its weights.
+// The facts about a model that are known without reading the model's weights.
 struct Report {
     std::shared_ptr<const ModelSource> source;
     std::vector<std::string> unused; // tensors of the files that Keel does not use
     std::unique_ptr<Tokenizer> tokenizer;
     std::string tokenizer_error; // the reason if there is no tokenizer
     MemoryInfo memory;
-    MemoryNeed need; // with the stored weights, an f16 cache and the full context
+    MemoryNeed need; // the memory of a run with the stored weights, an f16 cache and the full
+                     // context
     std::map<std::string, TensorSum> by_dtype; // key: the name of the dtype in the files
 };
 
@@ -208,7 +209,7 @@ Json architecture_json(const ModelConfig &m) {
             {"eos_ids", m.eos_ids}};
 }
 
-// The number of layers that keep only the tokens of a window. null if there are none.
+// The number of layers that keep only the tokens of a window. null if the model has no such layer.
 Json layer_split_json(const LayerSplit &split) {
     if (split.window() == 0) return nullptr;
     return {{"window", split.window()},

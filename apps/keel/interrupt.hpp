@@ -8,9 +8,9 @@ namespace keel::cli {
 struct Interrupted {};
 inline constexpr int interrupted_code = 130; // exit code 128 + SIGINT, as in shells
 
-// While this object exists, the first Ctrl-C only asks for a stop: interrupted() and the host's
-// cancelled() then return true. The second Ctrl-C ends the process immediately. Only one such
-// object may exist at a time.
+// While this object exists, the first Ctrl-C only asks for a stop: after the first Ctrl-C,
+// interrupted() and the host's cancelled() return true. The second Ctrl-C ends the process
+// immediately. Only one InterruptGuard may exist at a time.
 class InterruptGuard {
   public:
     explicit InterruptGuard(HostServices &host);
@@ -21,10 +21,10 @@ class InterruptGuard {
 
 // True after a Ctrl-C.
 bool interrupted() noexcept;
-// Call this when the interrupted work has ended: the next Ctrl-C then counts as the first. For
-// commands that continue after it, such as a chat.
+// Call this function when the interrupted work has ended. After the call, the next Ctrl-C counts as
+// the first Ctrl-C. The function is for commands that continue after a Ctrl-C, such as a chat.
 void clear_interrupt(HostServices &host) noexcept;
-// Throws Interrupted after a Ctrl-C. Progress callbacks call it.
+// Throws Interrupted after a Ctrl-C. Progress callbacks call this function.
 void check_interrupt();
 // The progress callback of most commands. Draws the progress bar of console(). Throws Interrupted
 // after a Ctrl-C.

@@ -40,8 +40,8 @@ bool wait_for_input() {
     }
 }
 
-// Reads one character in the locale's encoding. The editor's own function is not used, because it
-// does not return on Ctrl-C.
+// Reads one character in the locale's encoding. The editor's own function is not used, because that
+// function does not return on Ctrl-C.
 int read_character(EditLine *, wchar_t *out) {
     std::mbstate_t state{};
     for (;;) {
@@ -73,8 +73,9 @@ fs::path state_folder() {
     return {};
 }
 
-// Returns the path of the history file. Creates the file if it does not exist; only the user can
-// read it. Returns an empty path if this fails; the chat then has no history.
+// Returns the path of the history file. Creates the file if the file does not exist. Only the user
+// can read the file. Returns an empty path if the file cannot be created. The chat then has no
+// history.
 std::string history_file(const std::string &name) {
     const fs::path folder = state_folder();
     if (name.empty() || folder.empty()) return {};
@@ -120,7 +121,7 @@ struct LineReader::Editor {
         ::el_set(line, EL_HIST, ::history, history);
         ::el_set(line, EL_GETCFN, &read_character);
         ::el_set(line, EL_SIGNAL, 0);
-        // Key bindings that users know from shells, in addition to the editor's own.
+        // Key bindings that users know from shells. The editor also keeps its own key bindings.
         ::el_set(line, EL_BIND, "^R", "em-inc-search-prev", nullptr);
         ::el_set(line, EL_BIND, "\\e[3~", "ed-delete-next-char", nullptr);
         ::el_set(line, EL_BIND, "\\e[H", "ed-move-to-beg", nullptr);

@@ -7,12 +7,12 @@
 namespace keel::cli {
 
 // Reads lines from standard input. If standard input and output are a terminal, the user can edit
-// lines, and there is a history in a file that only the user can read. Only one such object may
-// exist in a program.
+// lines. On a terminal there is also a history, in a file that only the user can read. Only one
+// LineReader may exist in a program.
 class LineReader {
   public:
     // `history` is the name of the history file in the user's state folder ($XDG_STATE_HOME/keel or
-    // ~/.local/state/keel). Empty: no history.
+    // ~/.local/state/keel). With an empty name there is no history.
     explicit LineReader(const std::string &history);
     ~LineReader();
     LineReader(const LineReader &) = delete;

@@ -12,7 +12,7 @@ namespace keel::cli {
 namespace {
 
 class ConsoleSink final
-    // no mutex: the console has its own lock
+    // the sink needs no mutex, because the console has its own lock
     : public spdlog::sinks::base_sink<spdlog::details::null_mutex> {
     void sink_it_(const spdlog::details::log_msg &message) override {
         const std::string_view text(message.payload.data(), message.payload.size());

@@ -65,7 +65,7 @@ int run_action(const Command &command) {
     } catch (const Interrupted &) {
         return report_interrupt();
     } catch (const Error &e) {
-        // Work that a Ctrl-C interrupts, such as an upload of weights, may fail with an error of
+        // Work that a Ctrl-C interrupts, such as an upload of weights, can fail with an error of
         // its own.
         if (interrupted()) return report_interrupt();
         return report(e.what(), e.exit_code());
@@ -107,7 +107,7 @@ int run(int argc, char **argv) {
 } // namespace keel::cli
 
 int main(int argc, char **argv) {
-    // so that a write to a closed pipe fails instead (see OutputClosed)
+    // SIGPIPE is ignored, so that a write to a closed pipe returns an error (see OutputClosed)
     std::signal(SIGPIPE, SIG_IGN);
     try {
         return keel::cli::run(argc, argv);

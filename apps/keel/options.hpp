@@ -15,9 +15,9 @@ namespace keel::cli {
 
 using Words = std::vector<std::string>;
 
-// Declares one flag ("--json"), option ("-o,--output DIR") or argument ("TARGET") of a command: its
-// names, its allowed values, its help, and what happens with its value. The setters below return
-// the option, so that a declaration can be one expression.
+// Declares one flag ("--json"), option ("-o,--output DIR") or argument ("TARGET") of a command. A
+// declaration has the names, the allowed values, the help, and a function that takes the value. The
+// setters below return the option, so that a declaration can be one expression.
 struct Option {
     enum class Kind { flag, option, argument };
     enum class Repeat { once, last_counts, all_count };
@@ -32,8 +32,9 @@ struct Option {
     bool is_required = false, takes_many = false, splits_at_commas = false;
     Repeat repeat = Repeat::once;
     std::optional<Range> bounds;
-    // `needed`: the other options that must be given too. `excluded`: the options that must not be
-    // given too; this applies in both directions.
+    // `needed`: the options that must be given together with this option. `excluded`: the options
+    // that must not be given together with this option. If one option excludes a second option, the
+    // second option excludes the first option too.
     Words choices, needed, excluded;
     std::string initial; // default value as text
     // Stores one value. Returns false if the value does not match `accepts`.
@@ -90,15 +91,15 @@ template <typename T> bool read_word(const std::string &word, T &value) {
 
 } // namespace detail
 
-// Declares a command: its options, its subcommands, and its action. First, take_values() stores the
-// values of the options in the variables that the options are bound to. Then `action` runs.
+// Declares a command: its options, its subcommands, and its action. take_values() first stores the
+// values of the options in the variables that the options are bound to. After that, `action` runs.
 struct Command {
     std::string name, doc, footer;
     const Command *parent = nullptr;
     std::list<Option> options; // the first option is --help
     std::list<Command> commands;
-    const Command *standard = nullptr; // runs if the user names none of `commands`
-    // Returns the exit code. Empty if the command only has subcommands.
+    const Command *standard = nullptr; // this subcommand runs if the user names none of `commands`
+    // The function returns the exit code. `action` is empty if the command only has subcommands.
     std::function<int()> action;
 
     Command(std::string called, std::string about, std::string help_doc = "Show this help");
@@ -118,7 +119,7 @@ struct Command {
     }
     Option &option(std::string_view spelling, std::function<void(const std::string &)> take,
                    std::string about);
-    // Declares an argument. It is required, unless .optional() follows.
+    // Declares an argument. The argument is required, unless .optional() follows.
     template <typename T> Option &argument(std::string_view called, T &value, std::string about) {
         return bind(declare(Option::Kind::argument, called, std::move(about)), value);
     }
@@ -127,7 +128,7 @@ struct Command {
     Option &flag(std::string_view spelling, std::function<void()> take, std::string about);
 
     // Returns for example "keel ab compare". A standard subcommand has the name of its parent,
-    // because the user may omit the name of the subcommand.
+    // because the user can omit the name of the subcommand.
     std::string full_name() const;
     const Option &help() const { return options.front(); }
     const Option *find_option(std::string_view called) const;

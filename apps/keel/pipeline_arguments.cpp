@@ -94,8 +94,8 @@ std::vector<std::string> PipelineArguments::overrides(std::vector<std::string> f
 }
 
 // Throws Error(usage) for options that contradict each other, and for an option without effect.
-// Keys in files and in --set may be unused, because they may be meant for another policy or
-// temperature. But an option is meant for this run.
+// Keys in files and in --set are allowed to be unused, because the user can have written them for
+// another policy or temperature. But an option is meant for this run.
 void PipelineArguments::check_contradictions(const pipeline::PipelineConfig &config) const {
     if (greedy_ && *config.sampling.temperature != 0)
         throw_error(ErrorKind::usage,

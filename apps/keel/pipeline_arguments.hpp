@@ -14,8 +14,9 @@ namespace keel::cli {
 // command accepts only the forms that change its behaviour.
 enum class ShortForms {
     none,
-    pipeline, // --backend, --weights and others that affect how the pipeline computes
-    all,      // also -n, --temperature and others that affect the generated text
+    pipeline, // --backend, --weights and all further forms that affect how the pipeline computes
+    all,      // the forms of `pipeline`, and -n, --temperature and all further forms that affect
+              // the generated text
 };
 
 // The argument TARGET, --set, and the short forms of --set. All commands that run a pipeline use
@@ -25,7 +26,7 @@ class PipelineArguments {
     void add_to(Command &command, ShortForms short_forms); // declares the options
 
     // Returns the config of TARGET. If TARGET is a model folder or a GGUF file, the config has
-    // backend cpu, policy none, and a context that fits in memory.
+    // defaults: backend cpu, policy none, and a context that fits in memory.
     pipeline::PipelineConfig load() const;
 
     const std::string &target() const { return target_; }
@@ -42,7 +43,8 @@ class PipelineArguments {
 
     std::string target_;
     bool greedy_ = false;
-    // The option that needs a policy that evicts: --budget or --sinks. Empty if neither was given.
+    // The option that needs a policy that evicts: --budget or --sinks. Empty if neither of the two
+    // options was given.
     std::string eviction_form_;
     std::vector<std::string> sets_;
     pipeline::OverrideNames names_; // names of the short forms, for messages

@@ -63,7 +63,8 @@ constexpr std::pair<uint32_t, const char *> trait_names[] = {
     {KEEL_POLICY_KEEPS_ALL, "evicts nothing: budget and trigger have no effect"},
 };
 
-// Asks the policy for its needs with a model of medium size. If this fails, the host has the error.
+// Asks the policy for its needs with a model of medium size. If the policy returns an error status,
+// the host has the text of the error.
 keel_status ask_needs(const PluginLibrary &library, const ParamValues &params,
                       keel_policy_needs &needs) {
     const HostServices host;

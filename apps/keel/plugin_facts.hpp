@@ -22,7 +22,7 @@ struct PolicyFacts {
     uint32_t window = 0, own_budget = 0;
 };
 // Returns the properties of a policy with its default parameters, for a model of medium size.
-// Throws an Error if the policy reports one.
+// Throws an Error if the policy reports an error.
 PolicyFacts policy_facts(const PluginLibrary &library);
 // Returns true if the policy reports, for these parameters and a model of medium size, that it
 // never evicts. Returns false if the policy refuses the model.

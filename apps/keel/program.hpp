@@ -11,7 +11,7 @@
 
 namespace keel::cli {
 
-// Settings that all commands have: how much they print.
+// Settings that all commands have. The settings decide how much a command prints.
 struct Program {
     bool quiet = false; // print only results and errors
     std::string log_level = "info";
@@ -37,7 +37,8 @@ std::string with_installed_docs(std::string help);
 // by U+FFFD.
 void print_json(const nlohmann::ordered_json &json);
 
-// Each of these functions adds one command. It is in the file with the command's name.
+// Each of these functions adds one command. Each function is in the file that has the name of its
+// command.
 void add_run(Command &keel, Program &program);
 void add_chat(Command &keel, Program &program);
 void add_bench(Command &keel, Program &program);

@@ -48,7 +48,8 @@ void show_quantizing(const char *stage, uint64_t done, uint64_t total) {
 // The perplexities of both models on the same text, compared token by token.
 struct Comparison {
     PerplexityReport before, after;
-    Estimate difference; // in nats per token; paired, so that differences within the text cancel
+    Estimate difference; // in nats per token; the tokens are compared in pairs, so that the
+                         // variation of the text has no effect
 };
 
 PerplexityReport measure(const std::string &model, const std::string &text,
@@ -151,7 +152,7 @@ int quantize(const QuantizeOptions &o) {
     const auto start = std::chrono::steady_clock::now();
     const std::filesystem::path model = pipeline::model_folder(o.model);
     const std::string text =
-        // read now, so that errors come early
+        // the text is read now, so that an error comes before the conversion
         o.text.empty() ? std::string() : read_scored_text(o.text);
     const auto host = std::make_shared<HostServices>();
     const InterruptGuard guard(*host);

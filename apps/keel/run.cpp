@@ -37,9 +37,9 @@ struct RunOptions {
     uint32_t batch = 1;
 };
 
-// Returns the prompt from the first of these that is given: -p, -f, a pipe, the config. A loaded
-// session can continue without a prompt. For it, the config's prompt is not used, because the
-// session may already begin with it.
+// Returns the prompt from the first source that is given. The order of the sources is -p, -f, a
+// pipe, the config. A loaded session can continue without a prompt. For a loaded session, the
+// config's prompt is not used, because the session can already begin with this prompt.
 std::string choose_prompt(const RunOptions &o, const pipeline::PipelineConfig &config) {
     if (o.prompt && !o.file.empty())
         throw_error(ErrorKind::usage, "-p and -f both set the prompt; use only one of them");
@@ -53,7 +53,7 @@ std::string choose_prompt(const RunOptions &o, const pipeline::PipelineConfig &c
                                   "pipe, or with generation.prompt");
 }
 
-// Ends the output. Prints the text first if it was not streamed. Then prints the statistics.
+// Ends the output. Prints the text first if the text was not streamed. Then prints the statistics.
 int finish(const RunOptions &o, const Program &program, Pipeline &pipeline,
            const std::string &prompt, const GenerateResult &result) {
     console().clear_progress();
@@ -85,7 +85,8 @@ GenerateOptions generation_options(const RunOptions &o, const pipeline::Pipeline
     return generation;
 }
 
-// Throws early if the session cannot be saved. The remaining checks are made when it is saved.
+// Throws before the run if the session cannot be saved. The remaining checks are made when the
+// session is saved.
 void check_can_save(const RunOptions &o, Pipeline &pipeline) {
     if (o.save_session.empty()) return;
     check_savable(pipeline);
@@ -111,8 +112,8 @@ void save(const RunOptions &o, Session &session, const GenerateResult &result) {
     save_session(session, o.save_session, {result.random, {}});
 }
 
-// True if the prompt has the template's mark that begins a user's turn. Then the prompt already
-// follows the template.
+// True if the prompt has the template's mark that begins a user's turn. A prompt with this mark
+// already follows the template.
 bool has_turns(const std::string &prompt, const ChatTemplate &chat) {
     std::string mark = chat.format().user_open;
     for (const char *name : {"{bos}", "{eos}"}) mark = replaced(std::move(mark), name, "");
@@ -121,7 +122,7 @@ bool has_turns(const std::string &prompt, const ChatTemplate &chat) {
 }
 
 // If the model has a chat template, tells the user about 'keel chat'. 'keel run' does not use the
-// template; it only continues the text of the prompt.
+// template. 'keel run' only continues the text of the prompt.
 void hint_at_chat(const std::string &model, const std::string &prompt) {
     if (!log().should_log(LogLevel::info)) return;
     FoundChatTemplate chat;
@@ -192,7 +193,7 @@ int run_pipeline(const RunOptions &o, const Program &program) {
         try {
             prompt = choose_prompt(o, config);
         } catch (const Error &) {
-            // Other errors of the pipeline are reported before a missing prompt.
+            // This check reports errors of the pipeline before the error about a missing prompt.
             PipelineOptions check;
             check.check_only = true;
             const Pipeline checked(config, check);

@@ -25,7 +25,8 @@ std::vector<BatchPrompt> read_prompts(const std::string &file) {
 }
 
 void check_apart(const std::string &prompts, const std::string &output) {
-    std::error_code error; // ignored: if a file does not exist, the two are not the same
+    std::error_code error; // errors are ignored, because a file that does not exist cannot be the
+                           // same as the second file
     if (prompts != "-" && std::filesystem::equivalent(prompts, output, error))
         throw_error(
             ErrorKind::usage,
@@ -44,7 +45,7 @@ class Answers {
     void skip() { ++skipped_; }
 
     void write(const BatchPrompt &prompt, const GenerateResult &result) {
-        // An interrupted answer is incomplete, so it is not written.
+        // An interrupted answer is incomplete, so the program does not write this answer.
         if (result.reason == StopReason::cancelled) throw Interrupted{};
         if (result.reason == StopReason::device_lost)
             throw_error(ErrorKind::runtime, "{}", result.detail);
@@ -59,8 +60,8 @@ class Answers {
         ++answered_;
     }
 
-    // If a prompt does not fit, writes a line with the error, and the run continues. Any other
-    // error ends the run.
+    // If a prompt does not fit, writes a line with the error, and the run continues. An error that
+    // is not about the length of the prompt ends the run.
     void write(const BatchPrompt &prompt, const Error &error) {
         if (error.kind() != ErrorKind::resource && error.kind() != ErrorKind::usage) throw error;
         Json line = line_of(prompt);

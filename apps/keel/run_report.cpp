@@ -33,7 +33,8 @@ Json token_json(const Tokenizer &tokenizer, const TokenLogprob &token) {
     const std::string_view piece = tokenizer.piece(token.id);
     Json json = {
         {"id", token.id}, {"token", replace_invalid_utf8(piece)}, {"logprob", token.logprob}};
-    // the token is a part of a character; U+FFFD does not show its bytes
+    // the token is only a part of a character, so its text is U+FFFD, which does not show the
+    // token's bytes
     if (json["token"] != piece) {
         json["bytes"] = Json::array();
         for (const char byte : piece) json["bytes"].push_back(static_cast<unsigned char>(byte));

@@ -18,8 +18,8 @@ nlohmann::ordered_json explain_json(Pipeline &pipeline);
 nlohmann::ordered_json result_json(Pipeline &pipeline, const std::string &prompt,
                                    const GenerateResult &result);
 
-// A list with one object for each token: id, token (its text), bytes (if they are not valid UTF-8),
-// logprob, top.
+// A list with one object for each token. An object has id, token (the token's text), bytes (if the
+// text is not valid UTF-8), logprob and top.
 nlohmann::ordered_json logprobs_json(const Tokenizer &tokenizer, const GenerateResult &result);
 // The log-probabilities as text, with one line for each token.
 std::string logprobs_text(const Tokenizer &tokenizer, const GenerateResult &result);

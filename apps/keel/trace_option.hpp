@@ -20,8 +20,8 @@ class TraceOption {
     // Creates the trace file if the user wants a trace. Call this before weights are loaded, so
     // that an invalid name is reported early.
     void open() const;
-    // Call this when a pipeline other than the first begins to load. The trace then shows the
-    // loading as a span.
+    // Call this when a second or later pipeline begins to load. The trace then shows the loading as
+    // a span.
     void loading() const;
     // Records all further work of the pipeline.
     void watch(Pipeline &pipeline) const;

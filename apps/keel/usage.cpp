@@ -32,8 +32,8 @@ bool only_holds_commands(const Command &command) {
     return !command.commands.empty() && command.standard == nullptr;
 }
 
-// Returns the first command that has this option: `command` itself or a command below it. NULL if
-// there is none.
+// Returns the first command that has this option: `command` itself or a command below `command`.
+// Returns NULL if no command has this option.
 const Command *owner_of(const Command &command, std::string_view option) {
     if (command.find_option(option) != nullptr) return &command;
     for (const Command &below : command.commands) {

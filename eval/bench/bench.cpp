@@ -141,7 +141,7 @@ class Bench {
         require_memory(bytes, "the bandwidth probe", "set --probe-mib to a smaller size, or to 0",
                        memory);
         probe_ = std::make_unique<BandwidthProbe>(team, bytes);
-        if (probe_->bytes() == 0) { // the buffer has less than one unit for each thread
+        if (probe_->bytes() == 0) { // the probe's buffer has less than one unit for each thread
             probe_.reset();
             return;
         }
@@ -245,17 +245,19 @@ class Bench {
         return rate;
     }
 
-    // Decodes with several sequences. Returns the tokens per second of all sequences together.
+    // Decodes several sequences together. Returns the tokens per second of all sequences together.
     double decode_together(DecodeSamples &samples) {
         const auto n = static_cast<size_t>(samples.sequences);
         const int64_t before = bench_tokens_before(samples.depth);
-        // The batch is kept, so that its memory is reused, like the memory of session_.
+        // The batch is kept, so that the memory of the batch is reused, like the memory of
+        // session_.
         if (!batch_) batch_ = std::make_unique<SessionBatch>(pipeline_);
         SessionBatch &batch = *batch_;
         const SessionBatch::Stats stats_before = batch.stats();
         std::vector<std::unique_ptr<Session>> owned;
         std::vector<Session *> sessions;
-        // The bytes of the sessions that have read their prompts: now, and at the peak.
+        // The bytes of the sessions that have read their prompts: `held` is the present number,
+        // `most` is the peak.
         uint64_t held = 0, most = 0;
         for (size_t i = 0; i < n; ++i) {
             owned.push_back(batch.make_session());
@@ -298,7 +300,8 @@ class Bench {
     int64_t longest_prefill() const {
         return *std::max_element(options_.prefill.begin(), options_.prefill.end());
     }
-    // Returns the decode of one sequence at the largest depth. NULL: no such decode was measured.
+    // Returns the samples of the decode of one sequence at the largest depth. NULL: no decode of
+    // one sequence was measured.
     const DecodeSamples *deepest_decode() const {
         const DecodeSamples *deepest = nullptr;
         for (const DecodeSamples &samples : decode_)
@@ -378,8 +381,8 @@ class Bench {
         report_.decode.push_back(std::move(result));
     }
 
-    // Returns the speed-up over one sequence at the same depth. Each round measures one sequence,
-    // then several sequences.
+    // Returns the speed-up over one sequence at the same depth. Each round measures one sequence
+    // first, and several sequences after it.
     std::optional<double> of_one(const DecodeSamples &samples) const {
         const auto one =
             std::find_if(decode_.begin(), decode_.end(), [&](const DecodeSamples &other) {
@@ -433,7 +436,7 @@ class Bench {
     std::vector<int32_t> ids_;
     std::vector<DecodeSamples> decode_; // in the order of depth, then of the number of sequences
     std::vector<double> plain_, prefetched_;
-    int64_t done_ = 0, total_ = 0; // in tokens
+    int64_t done_ = 0, total_ = 0; // progress in tokens
     uint64_t peak_before_probe_ = 0;
     bool is_f32_ = true; // the f32 peak limits all matrix products of a prompt
     BenchReport report_;

@@ -25,7 +25,8 @@ struct BenchOptions {
     bool ops = true;
     // Bytes of the bandwidth probe's buffer. 0: no probes. nullopt: larger than every CPU cache.
     std::optional<uint64_t> probe_bytes;
-    // Reports progress as stage "bench", in tokens of all tests and rounds. May throw to stop.
+    // Reports progress as stage "bench", in tokens of all tests and rounds. The callback can throw
+    // to stop the measurement.
     Progress progress;
 };
 // The default lengths: prompts of 128 and 512 tokens, and depths of 0 and 512 tokens. Lengths that
@@ -38,8 +39,8 @@ struct PrefillResult {
     Spread rate;      // tokens per second
     double flop = 0;  // operations of the whole prompt: matrix products and attention
     double flops = 0; // operations per second at the median rate
-    // Share of the measured f32 peak. nullopt if the f32 peak does not limit all products (see
-    // f32_peak_limits()).
+    // The speed `flops` as a share of the measured f32 peak. nullopt if at least one matmul of the
+    // prompt is not limited by the f32 peak (see f32_peak_limits()).
     std::optional<double> of_peak;
     // The peak of the bytes of cache and policy data while the prompt is read.
     uint64_t held_peak_bytes = 0;
@@ -47,14 +48,16 @@ struct PrefillResult {
 
 struct DecodeResult {
     int64_t depth = 0, tokens = 0;
-    int64_t sequences = 1; // sequences that take steps together; each decodes `tokens` tokens
+    int64_t sequences = 1; // the number of sequences that take steps together; each sequence
+                           // decodes `tokens` tokens
     Spread rate;           // tokens per second of all sequences together
     // The speed-up over one sequence at the same depth: the median of the ratios of all rounds.
     // nullopt if one sequence was not measured.
     std::optional<double> of_one;
     uint64_t kv_bytes = 0;        // bytes of the caches at the end
     uint64_t policy_bytes = 0;    // bytes of the policies' data at the end, outside the caches
-    uint64_t held_peak_bytes = 0; // peak of caches and policy data, while prompts are read too
+    uint64_t held_peak_bytes = 0; // the peak of caches and policy data, including the time while
+                                  // prompts are read
     // Bytes of K and V that attention reads for a token, averaged over the tokens.
     uint64_t kv_read_per_token = 0;
     // Bytes read per second at the median rate: the weights once in each step, and K and V of each
@@ -64,7 +67,7 @@ struct DecodeResult {
     // the probe is off.
     Spread probe;
     std::optional<double> of_bandwidth; // share of the bandwidth: the median of the rounds' ratios
-    // numbers for each step; a step gives one token for each sequence
+    // the numbers of submits and waits for each step; a step gives one token for each sequence
     double submits = 0, waits = 0;
 };
 
@@ -81,16 +84,17 @@ struct OpsResult {
 };
 
 struct BenchReport {
-    std::string commit; // commit of the program's build; the caller sets it; empty: unknown
+    std::string commit; // commit of the program's build; the caller sets this text; empty: unknown
     // The machine and the backend.
     std::string cpu, backend, device, description, sync;
-    uint32_t threads = 0;      // threads of the host's thread team; the probes use all of them
-    uint64_t memory_bytes = 0; // memory that this process may use
+    uint32_t threads = 0;      // the number of threads of the host's thread team; the probes use
+                               // all threads
+    uint64_t memory_bytes = 0; // the memory that this process is allowed to use
     std::string model, architecture, weights, policy;
     uint64_t parameters = 0, weight_bytes_per_token = 0, weight_bytes = 0, kv_bytes_per_token = 0;
     uint64_t kv_window_bytes = 0; // limit for the bytes of layers that keep only their window
     keel_dtype key_dtype = KEEL_DTYPE_NONE, value_dtype = KEEL_DTYPE_NONE;
-    // Number of planned ops, including those of the cache, that do not run on the backend itself.
+    // Number of planned ops that do not run on the backend itself. The ops of the cache count too.
     uint64_t fallbacks = 0;
     double load_seconds = 0;
     uint64_t peak_resident_bytes = 0;

@@ -73,7 +73,8 @@ void add_attention(Device &device, const keel_attention_args &a, OpWork &work) {
     const int64_t window = (a.features & KEEL_ATTENTION_WINDOW) != 0 ? a.window : 0;
     work.flop +=
         2 * pairs_seen(cache, m, 0, heads, is_causal, window) * (cache.key_size + cache.value_size);
-    // In a model with a window, slots outside the windows of all queries need not be read.
+    // In a model with a window, attention does not read slots that are outside the windows of all
+    // queries.
     for (const int32_t length : cache.lengths)
         work.bytes += d(window > 0 ? std::min<int64_t>(length, m - 1 + window) : length) *
                       (cache.key + cache.value);

@@ -14,10 +14,12 @@ namespace keel {
 // not counted.
 struct OpWork {
     // Number of floating-point operations. Only matmul, attention and attention scores are counted.
-    // A call of attention with several queries and scores multiplies queries and keys a second time
-    // for the scores, so these products count twice. Each multiply-add counts as two operations.
+    // A call of attention with several queries and with scores multiplies queries and keys a second
+    // time for the scores. So the products of queries and keys count twice. Each multiply-add
+    // counts as two operations.
     double flop = 0;
-    double bytes = 0; // weights, K and V of the slots in use, and each input and output, each once
+    double bytes = 0; // bytes of the weights, of K and V of the slots in use, and of each input and
+                      // output; each of them counts once
 };
 // Computes the work of a call with the arguments `args`. Reads the slots in use back from the
 // device. Ops that move a cache (kv_gather, kv_rerotate) and scores over ranges of slots are not
@@ -26,7 +28,7 @@ OpWork op_work(Device &device, const PlannedOp &op, const keel_op_args *args);
 
 // True if the f32 peak limits the op. The f32 peak is the peak of f32 multiply-adds, which
 // probes/flops.hpp measures. The f32 peak limits ops that run on the processor in f32. A kernel
-// named "fast" multiplies in 8 or 16 bits, so the kernel may be faster than the f32 peak.
+// named "fast" multiplies in 8 or 16 bits, so the kernel can be faster than the f32 peak.
 bool f32_peak_limits(const Device &device, const PlannedOp &op);
 
 // The sum over all calls of one part of the model with one kernel. A part is for example "down"

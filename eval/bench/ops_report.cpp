@@ -13,7 +13,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// A share of a limit. nullopt if the limit was not measured or the work was not counted.
+// `value` as a share of `limit`. nullopt if the limit was not measured, or if the work was not
+// counted.
 std::optional<double> share(double value, double limit) {
     if (value <= 0 || limit <= 0) return std::nullopt;
     return value / limit;
@@ -21,7 +22,7 @@ std::optional<double> share(double value, double limit) {
 
 std::string giga_or_dash(double value) { return value > 0 ? rate_text(value / 1e9) : "-"; }
 
-// The share of the f32 peak. nullopt if this peak does not limit the op.
+// The speed of the op as a share of the f32 peak. nullopt if the f32 peak does not limit the op.
 std::optional<double> peak_share(const OpTotal &op, double peak) {
     return op.f32_peak_limits ? share(op.flops(), peak) : std::nullopt;
 }

@@ -111,7 +111,8 @@ std::string dtypes_of(Pipeline &p) {
                        key == value ? key : key + " and " + value);
 }
 
-// Compares the logits of one row: adds the KL divergence of the first pipeline from the second.
+// Compares the logits of one row: adds the KL divergence of the first pipeline from the second
+// pipeline.
 void add_logits(CompareLogits &sums, std::span<const float> a, std::span<const float> b) {
     for (size_t i = 0; i < a.size(); ++i)
         sums.max_difference =
@@ -156,7 +157,7 @@ class Comparison {
             const int32_t id = next_;
             const auto feed = [&](Session &s) {
                 s.decode(id);
-                (void)s.greedy(); // argmax is an op too, so it runs and is compared
+                (void)s.greedy(); // argmax is an op too, so argmax runs and is compared
             };
             step(fmt::format("decode of token {}", total + i), feed, true);
             progress(total + i + 1, total + options_.steps);
@@ -166,8 +167,8 @@ class Comparison {
     }
 
   private:
-    // First runs the step in the second pipeline and keeps its outputs. After that, runs the step
-    // in the first pipeline and compares each op.
+    // First runs the step in the second pipeline and keeps the outputs of the ops. Then runs the
+    // same step in the first pipeline and compares each op.
     template <typename Feed>
     void step(const std::string &name, const Feed &feed, bool with_logits) {
         judge_.begin_step(name);

@@ -18,7 +18,7 @@ struct CompareOptions {
     // If true, the outputs of each op in the first pipeline are overwritten with the outputs of the
     // second pipeline after the comparison. So both pipelines run every op on equal inputs.
     bool resync = true;
-    // if set, the bound of all ops, instead of the table in op_bounds.cpp
+    // if set, this number is the bound of all ops and replaces the table in op_bounds.cpp
     std::optional<double> bound;
     // Folder for the inputs of the first op whose error is beyond the bound. nullopt: the inputs
     // are not saved.
@@ -71,13 +71,13 @@ struct CompareLogits {
 struct CompareReport {
     std::string first, second; // names of the backends
     uint64_t tokens = 0, ops = 0;
-    // the first element beyond its bound; nullopt if there is none
+    // the first element beyond its bound; nullopt if all elements are within their bounds
     std::optional<CompareFinding> finding;
     uint64_t beyond = 0;              // number of calls with an element beyond its bound
     std::vector<CompareRow> rows;     // in the order of their first call
     std::vector<CompareLayer> layers; // both pipelines use their own numbers
-    // True if the pipelines have different dtypes of weights or cache. If true, the dtypes cause
-    // most of the differences, so the bounds are wide.
+    // True if the pipelines have different dtypes of weights or cache. Different dtypes cause most
+    // of the differences, so the bounds are then wide.
     bool is_across_dtypes = false;
     std::string dtypes_first, dtypes_second; // for example "weights q4_0, KV f16"
     CompareLogits logits;

@@ -29,9 +29,9 @@ keel_dtype weight_dtype(const PlannedOp &op) {
 }
 
 // True if the op copies blocks of the cache: to a larger memory, or for a forked sequence. Ops that
-// copy blocks are not compared, because the device decides when memory grows, and because the bytes
-// after the last token of a block have old values. A wrong copy is found later, in the ops that
-// read the cache.
+// copy blocks are not compared, for two reasons: the device decides when memory grows, and the
+// bytes after the last token of a block have old values. A wrong copy is found later, in the ops
+// that read the cache.
 bool moves_blocks(const PlannedOp &op) { return op.tag().role == Role::kv_block_copy; }
 
 } // namespace
@@ -61,9 +61,10 @@ void OpJudge::before(const PlannedOp &op, const keel_op_args *args) {
 
 void OpJudge::after(const PlannedOp &op, const keel_op_args *args) {
     if (moves_blocks(op)) return;
-    // The first pipeline has an additional op. end_step() reports the additional op. after() must
-    // not report the op, because the first pipeline may run ops a second time, to find the op whose
-    // numbers are not finite. The second pass ends with another error.
+    // The first pipeline ran an additional op. end_step() reports the additional op. after() must
+    // not report the additional op, for this reason: sometimes the first pipeline runs ops a second
+    // time, to find the op whose numbers are not finite. Such a second pass ends with its own
+    // error.
     if (next_ >= records_.size()) {
         if (surplus_.empty()) surplus_ = op.label();
         return;
@@ -113,7 +114,7 @@ OpJudge::Worst OpJudge::judge(const PlannedOp &op, const Record &other,
         const TensorValues &a = mine[i].values, &b = other.outputs[i].values;
         if (a.shape != b.shape || a.rows != b.rows || a.values.size() != b.values.size())
             mismatch(op.label() + " of another shape", label_text(other.tag));
-        // An i32 output has indices, so its values must be equal.
+        // An i32 output has indices, so the values of the output must be equal.
         const bool whole = a.dtype == KEEL_DTYPE_I32;
         const double bound =
             whole ? 0
@@ -130,7 +131,8 @@ OpJudge::Worst OpJudge::judge(const PlannedOp &op, const Record &other,
         }
         worst.squares += e.squares;
         worst.scale += e.scale;
-        if (worst.bound == 0) worst.bound = bound; // for a call without any error
+        // If the call has no error at all, `worst` has no bound yet.
+        if (worst.bound == 0) worst.bound = bound;
     }
     return worst;
 }

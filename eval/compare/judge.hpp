@@ -61,7 +61,8 @@ class OpJudge {
     std::string surplus_;         // label of an op that only the first pipeline ran; empty: none
     // Inputs of the op that is running. NULL after the first finding.
     std::unique_ptr<OpDump> inputs_;
-    std::map<std::string, size_t> row_of_; // from a part to the index of its row in the report
+    std::map<std::string, size_t> row_of_; // maps a part to the index of the part's row in the
+                                           // report
 };
 
 } // namespace keel

@@ -8,14 +8,14 @@ namespace {
 // The bounds for each dtype. Errors are relative to the largest value of the row.
 struct Coarseness {
     keel_dtype dtype;
-    // Bound for stored values: a whole rounding step, because nearly equal inputs may be rounded to
-    // different sides.
+    // Bound for stored values: a whole rounding step, because nearly equal inputs can be rounded in
+    // different directions.
     double rounding;
-    // Bound for dot products with values of this dtype, if the other pipeline has a more precise
-    // dtype.
+    // Bound for dot products, if one pipeline has values of this dtype and the second pipeline has
+    // a more precise dtype.
     double products;
     // Bound for attention with keys and values of this dtype. The exponential increases the error
-    // of a logit, and nearly equal logits may change their order. The bound is four times the
+    // of a logit, and nearly equal logits can change their order. The bound is four times the
     // largest error that was measured on models/tiny with random prompts. A bound of 2 finds only
     // NaN.
     double softmax;
@@ -38,8 +38,10 @@ const Coarseness &coarseness(keel_dtype dtype) {
     return table[0];
 }
 
-constexpr double exact_sums = 1e-4;   // matmul, attention, scores: f32 sums in another order
-constexpr double exact_others = 1e-5; // other ops: one or two roundings
+constexpr double exact_sums = 1e-4;   // for matmul, attention and scores: the backends add f32
+                                      // numbers in different orders
+constexpr double exact_others = 1e-5; // for all ops that are not in another constant: one or two
+                                      // roundings
 // Bound for products with 8-bit and 4-bit weights, for which activations are quantized to 8 bits.
 constexpr double fast_blocks = 3e-2;
 constexpr double fast_sums = 8e-3; // bound for products with both operands rounded to bf16

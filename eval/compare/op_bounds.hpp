@@ -11,7 +11,8 @@ struct OpDifference {
     // True if the parameter `compute` of at least one backend is "fast". With "fast" a backend
     // computes faster but less exactly.
     bool fast = false;
-    keel_dtype weight_a = KEEL_DTYPE_NONE, weight_b = KEEL_DTYPE_NONE; // for matmul and embed
+    keel_dtype weight_a = KEEL_DTYPE_NONE, weight_b = KEEL_DTYPE_NONE; // set only for matmul and
+                                                                       // embed
     // For each pipeline, the less precise of the dtypes of K and V.
     keel_dtype kv_a = KEEL_DTYPE_NONE, kv_b = KEEL_DTYPE_NONE;
 };

@@ -20,7 +20,7 @@ bool begins_with(std::string_view text, std::string_view start) {
     return text.substr(0, start.size()) == start;
 }
 
-// True for inputs that need not be read before the op runs: the op does not write these tensors, or
+// True for inputs that can be read after the op ran: the op does not write these tensors, or
 // another function reads them.
 bool is_late(std::string_view name) {
     return begins_with(name, "kv.") || begins_with(name, "to.") || begins_with(name, "tables.") ||
@@ -130,7 +130,7 @@ template <typename T> std::vector<std::byte> bytes_of(const std::vector<T> &valu
 namespace {
 
 // Returns the number of slots of each head that a compaction reads. The lengths in the view cannot
-// be used, because they may be the lengths before or after the compaction.
+// be used, because these lengths can be the lengths before or after the compaction.
 std::vector<int32_t> gathered_slots(Device &device, const keel_kv_gather_args &a) {
     std::vector<int32_t> slots = read_ints(device, *a.count);
     const std::vector<int32_t> index = read_ints(device, *a.index);
@@ -256,7 +256,8 @@ void OpDump::add_view(Device &device, const keel_kv_view &view, std::vector<int3
     entries_.push_back(std::move(positions));
 }
 
-// Adds the weight in its own dtype. Another dtype would select another kernel in the replay.
+// Adds the weight in its own dtype. With a different dtype, the replay would run a different
+// kernel.
 void OpDump::add_weight(Pipeline &pipeline, const PlannedOp &op) {
     const Weight *weight = find_weight(pipeline, op.weight());
     if (weight == nullptr) return;

@@ -14,12 +14,13 @@ namespace keel {
 // op.json, and a dense .bin file for each tensor. docs/reference/compare.md describes the files.
 class OpDump {
   public:
-    // Reads the inputs that the op may overwrite. If the other inputs are needed, complete() reads
-    // these inputs later: large tables, weights, and a cache that the op does not change.
+    // Reads the inputs that the op can overwrite. If the remaining inputs are needed, complete()
+    // reads them later. The remaining inputs are large tables, weights, and a cache that the op
+    // does not change.
     OpDump(Device &device, const PlannedOp &op, const keel_op_args *args);
 
-    // Adds the other inputs after the op ran: RoPE tables, the cache if the op does not change it,
-    // and the weight if it has at most 1 GiB.
+    // Adds the remaining inputs after the op ran: RoPE tables, the cache if the op does not change
+    // the cache, and the weight if the weight has at most 1 GiB.
     void complete(Pipeline &pipeline, const PlannedOp &op, const keel_op_args *args);
     // Adds values as an f32 tensor with the role "expected" or "actual".
     void add_values(const std::string &role, const TensorValues &values);
@@ -39,8 +40,8 @@ class OpDump {
     };
     void add(Device &device, const keel_tensor &tensor, const char *name, const char *role);
     void add_shape(const keel_kv_view &view);
-    // Adds the slots of a cache. `lengths` is the number of slots of each head; if empty, all slots
-    // in use.
+    // Adds the slots of a cache. `lengths` is the number of slots of each head. If `lengths` is
+    // empty, the function adds all slots in use.
     void add_view(Device &device, const keel_kv_view &view, std::vector<int32_t> lengths);
     void add_weight(Pipeline &pipeline, const PlannedOp &op);
 
@@ -48,11 +49,11 @@ class OpDump {
     uint64_t features_ = 0;
     std::vector<std::pair<std::string, double>> scalars_;
     std::vector<Entry> entries_;
-    std::vector<Entry> outputs_; // only names, dtypes and shapes of the outputs
+    std::vector<Entry> outputs_; // an entry here has only the name, dtype and shape of an output
 };
 
-// Returns the view through which an op reads or writes its cache; for kv_gather, the view of the
-// target. NULL if the op uses no cache.
+// Returns the view through which an op reads or writes its cache. For kv_gather, returns the view
+// of the target cache. Returns NULL if the op uses no cache.
 const keel_kv_view *cache_of(keel_op op, const keel_op_args *args);
 
 } // namespace keel

@@ -9,8 +9,8 @@ namespace {
 
 constexpr double infinite = std::numeric_limits<double>::infinity();
 
-// Returns |a - b| / scale. Values that are not finite must be equal; otherwise the error is
-// infinite.
+// Returns |a - b| / scale. If a value is not finite, both values must be equal. Otherwise the error
+// is infinite.
 double error_of(float a, float b, double scale) {
     if (std::isnan(a) && std::isnan(b)) return 0;
     if (a == b) return 0;

@@ -18,7 +18,7 @@ bool is_output(const OpCall::Operand &slot) {
            is_readable(slot.tensor.dtype);
 }
 
-// Returns the slots of the cache that the op wrote. Empty: none.
+// Returns the slots of the cache that the op wrote. Empty if the op wrote no slots.
 std::vector<SlotRange> written_slots(Device &device, keel_op op, const keel_op_args *args,
                                      const std::vector<int32_t> &lengths) {
     std::vector<SlotRange> ranges;

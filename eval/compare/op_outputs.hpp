@@ -25,8 +25,8 @@ struct OpOutput {
 // Reads an op's outputs after the op ran. Outputs whose dtype cannot be converted to numbers are
 // left out.
 std::vector<OpOutput> read_outputs(Device &device, keel_op op, const keel_op_args *args);
-// Overwrites an op's outputs with the outputs of the same call in the other pipeline. The order is
-// that of read_outputs().
+// Overwrites an op's outputs with the outputs of the same call in the second pipeline. The outputs
+// have the order of read_outputs().
 void write_outputs(Device &device, keel_op op, const keel_op_args *args,
                    const std::vector<OpOutput> &outputs);
 

@@ -11,8 +11,8 @@
 
 namespace keel {
 
-// The elements of a tensor as numbers on the host. The tensor may have any dtype, strides and
-// device. The elements may also be rows of a KV cache.
+// The elements of a tensor as numbers on the host. The tensor can have any dtype, strides and
+// device. The elements can also be rows of a KV cache.
 struct TensorValues {
     std::string name;                              // for example "out" or "kv.k"
     keel_dtype dtype = KEEL_DTYPE_NONE;            // dtype of the tensor

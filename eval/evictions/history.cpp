@@ -97,8 +97,8 @@ LogLine read_line(std::string_view content, const std::string &file, size_t numb
     if (record.find("evicted")) {
         line.evicted = whole(record, "evicted", line.held * line.heads);
         line.evicted_max = whole(record, "evicted_max", line.held);
-        // logs of older versions; the numbers are correct if all heads of the layer have the same
-        // length
+        // This branch is for logs of older versions. The numbers are correct if all heads of the
+        // layer have the same length.
     } else {
         line.evicted_max = line.held - line.kept_min;
         line.evicted = line.evicted_max * line.heads;
@@ -145,7 +145,7 @@ LogHistory parse_eviction_log(std::string_view content, const std::string &name)
         try {
             history.lines.push_back(read_line(line, name, number));
         } catch (const Error &) {
-            // An incomplete last line is ignored, because a killed run may leave an incomplete
+            // An incomplete last line is ignored, because a killed run can leave an incomplete
             // line.
             if (is_whole || history.lines.empty()) throw;
             history.is_cut_off = true;
@@ -211,7 +211,7 @@ KeepPicture keep_picture(const LogHistory &history, const LogLayer &layer,
         const size_t first = head.value_or(0), end = head ? first + 1 : line.runs.size();
         for (size_t h = first; h < end; ++h) {
             for (const TokenRun &run : line.runs[h]) {
-                // A damaged log may contain positions that are not below the number of tokens.
+                // A damaged log can contain positions that are not below the number of tokens.
                 const double from = run.from,
                              to = std::min<double>(run.to, static_cast<double>(picture.tokens));
                 for (auto b = static_cast<size_t>(from / width); b < picture.bins; ++b) {

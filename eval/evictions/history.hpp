@@ -17,13 +17,14 @@ namespace keel {
 struct LogLine {
     uint64_t sequence = 0;
     int64_t tokens = 0;
-    std::string time, trigger, policy, allocator; // may be empty in logs of older versions
+    std::string time, trigger, policy, allocator; // in logs of older versions, each of these texts
+                                                  // can be empty
     double seconds = 0;
     uint32_t layer = 0, heads = 0;
     int64_t budget = 0; // 0 if the log has no budget
     int64_t held = 0, kept_min = 0, kept_max = 0;
     // evicted: slots evicted in all heads together. evicted_max: slots evicted in the head that
-    // lost most.
+    // lost most slots.
     int64_t evicted = 0, evicted_max = 0;
     uint64_t freed_bytes = 0;
     double microseconds = 0;
@@ -32,7 +33,7 @@ struct LogLine {
     std::vector<std::vector<TokenRun>> runs;     // [heads]; empty: policy.log_positions was off
     std::optional<std::array<double, 5>> scores; // minimum, quartiles, maximum
     double pressure_share = 1;
-    std::string pressure; // the reason if memory was short; empty: there was enough memory
+    std::string pressure; // the reason why memory was short; empty: there was enough memory
     // Numbers about the model, see EvictionSource. windowed_layers is the number of layers that
     // keep only a window. all_layers and window are 0 if no layer keeps only a window.
     uint32_t windowed_layers = 0, all_layers = 0;
@@ -77,8 +78,8 @@ struct KeepPicture {
     std::vector<float> share;
 };
 // Makes a picture with at most `columns` evictions and at most `bins` bins. The evictions are
-// chosen evenly, and the last one is always chosen. The picture has no columns if the log has no
-// positions.
+// chosen evenly, and the last eviction is always chosen. The picture has no columns if the log has
+// no positions.
 KeepPicture keep_picture(const LogHistory &history, const LogLayer &layer,
                          std::optional<uint32_t> head, size_t columns, size_t bins);
 
@@ -90,7 +91,7 @@ struct LogView {
 std::string log_text(const LogHistory &history, const LogView &view);
 nlohmann::ordered_json log_json(const LogHistory &history);
 
-// A mark near the beginning of each page. A file with this mark may be overwritten.
+// A mark near the beginning of each page. Keel is allowed to overwrite a file with this mark.
 inline constexpr std::string_view log_html_mark = "<meta name=generator content=\"keel eval log\">";
 // Makes one page with the whole log. The page needs no other files.
 std::string log_html(const LogHistory &history, const LogView &view);

@@ -4,7 +4,8 @@ if (data.cutOff)
   section("Cut off",
     "The last line of the log is incomplete and was ignored, because the run was killed.");
 
-// Draws the length of the longest head of a layer. Each eviction reduces it from `held` to `kept`.
+// Draws the length of the longest head of a layer. Each eviction reduces this length from `held` to
+// `kept`.
 if (data.slots) {
   const points = [], short = [];
   for (const [tokens, held, kept, why, pressure] of data.slots.evictions) {

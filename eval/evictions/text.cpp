@@ -181,7 +181,7 @@ nlohmann::ordered_json log_json(const LogHistory &history) {
     json["sequences"] = t.sequences;
     json["policies"] = t.policies;
     json["allocators"] = t.allocators;
-    json["windows"] = nullptr; // no layer keeps only a window
+    json["windows"] = nullptr; // null: no layer keeps only a window
     if (t.windowed_layers > 0)
         json["windows"] = {
             {"layers", t.windowed_layers}, {"of", t.all_layers}, {"tokens", t.window}};

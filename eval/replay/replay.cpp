@@ -39,7 +39,7 @@ ReplayReport replay_op(const SavedOp &saved, const std::shared_ptr<Device> &devi
                        const ReplayOptions &options) {
     const SavedWeight weight = saved_weight(saved);
     // The reference runs first, because the reference checks shapes, lengths and indices. A backend
-    // need not check shapes, lengths and indices.
+    // does not have to check shapes, lengths and indices.
     std::vector<OpOutput> expected;
     try {
         OpStage reference(saved, weight, Device::open_reference(device->host()));

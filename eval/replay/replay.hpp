@@ -13,7 +13,7 @@
 namespace keel {
 
 struct ReplayOptions {
-    // If set, the bound of all outputs, instead of the table in op_bounds.cpp.
+    // If set, this number is the bound of all outputs and replaces the table in op_bounds.cpp.
     std::optional<double> bound;
     // True if the parameter `compute` of the backend is "fast". The backend then computes faster
     // but less exactly.

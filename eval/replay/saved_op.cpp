@@ -113,7 +113,8 @@ class Reader {
         int64_t elements = 1;
         for (size_t i = 0; i < value.size(); ++i) {
             dims.push_back(value.element(i).integer(0, most));
-            elements *= dims.back(); // no overflow, because both factors are at most 2^31
+            elements *= dims.back(); // the product cannot overflow, because both factors are at
+                                     // most 2^31
             if (elements > most)
                 value.fail("the tensor is larger than the limit for saved tensors");
         }

@@ -19,8 +19,9 @@ struct SavedTensor {
     bool present = true; // false: the tensor was too large to be saved
 
     int64_t elements() const;
-    std::vector<float> floats() const; // only for dtypes that can be converted to numbers
-    std::vector<int32_t> ints() const; // only for i32
+    std::vector<float> floats() const; // call this function only for dtypes that can be converted
+                                       // to numbers
+    std::vector<int32_t> ints() const; // call this function only for i32
 };
 
 // The name, dtype and shape of an output of a saved op.

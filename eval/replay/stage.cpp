@@ -137,7 +137,7 @@ const keel_scores *OpStage::scores() {
 
 std::vector<OpOutput> OpStage::run() {
     auto *args = reinterpret_cast<keel_op_args *>(storage_.data());
-    // Planning needs only the shapes, and planning may change the args. So the plan function gets a
+    // Planning needs only the shapes, and planning can change the args. So the plan function gets a
     // copy of the args.
     std::vector<std::byte> copy = storage_;
     OpHandle op;

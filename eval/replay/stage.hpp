@@ -18,8 +18,8 @@ struct SavedWeight {
     int64_t rows = 0, cols = 0;
     std::vector<std::byte> bytes;
 };
-// Returns the weight of matmul and embed. For other ops, the dtype of the returned weight is NONE.
-// Throws Error(input).
+// Returns the weight of matmul and embed. For all ops except matmul and embed, the dtype of the
+// returned weight is NONE. Throws Error(input).
 SavedWeight saved_weight(const SavedOp &saved);
 
 // Throws Error(input) because the saved op cannot be replayed. `what` describes the problem.

@@ -197,7 +197,7 @@ bool OpStage::build_on_cache() {
 void OpStage::build_gather() {
     auto &a = args<keel_kv_gather_args>();
     a.from = cache(view_, Rows::saved);
-    // In a fork, the op writes to other blocks than it reads from.
+    // In a fork, the op writes to one set of blocks and reads from another set of blocks.
     a.to = saved_.scalar("in_place", 0, 1) != 0 ? a.from : cache(to_, Rows::none);
     a.index = input("index");
     a.count = input("count");
@@ -208,8 +208,8 @@ void OpStage::build_gather() {
     a.n_sides = sides;
 }
 
-// Checks values that a backend need not check: positions below 0 (positions are row numbers of
-// tables), slots outside the cache, and overlapping ranges.
+// Checks values that a backend does not have to check: positions below 0 (positions are row numbers
+// of tables), slots outside the cache, and overlapping ranges.
 void OpStage::check_indices() const {
     const auto ints = [&](const char *name) {
         const SavedTensor &t = saved_.need("in", name);
@@ -219,7 +219,7 @@ void OpStage::check_indices() const {
     for (const char *name : {"positions", "kv.positions"}) {
         if (saved_.find("in", name) == nullptr) continue;
         if (name[0] == 'k' && saved_.op != KEEL_OP_KEY_PROJECT)
-            continue; // this op only stores or subtracts positions
+            continue; // this op only stores or subtracts positions, so any position is allowed
         for (const int32_t p : ints(name)) {
             if (p < 0) misfit(saved_, fmt::format("positions: expected 0 or more, found {}", p));
         }

@@ -41,8 +41,8 @@ struct DivergenceReport {
 
 // Scores the text with both pipelines. The pipelines must be made with scoring_rows(), and for the
 // same number of sequences (PipelineOptions::batch). If the number of sequences is above 1, several
-// windows or places are scored together: one for each sequence. Throws Error(input) if the
-// pipelines have different vocabularies or tokens.
+// windows or places are scored together. Each sequence then scores one window or place at a time.
+// Throws Error(input) if the pipelines have different vocabularies or tokens.
 DivergenceReport measure_divergence(Pipeline &first, Pipeline &reference, std::string_view text,
                                     const ScoringOptions &options);
 

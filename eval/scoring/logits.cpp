@@ -24,7 +24,7 @@ RowDifference compare_rows(std::span<const float> row, std::span<const float> re
         kl += std::exp(q) * (q - p);
     }
     RowDifference d;
-    d.kl = std::max(kl, 0.0); // rounding may give a value such as -1e-17
+    d.kl = std::max(kl, 0.0); // rounding can give a value such as -1e-17
     d.log_p = ours(row[static_cast<size_t>(truth)]);
     d.log_p_ref = theirs(reference[static_cast<size_t>(truth)]);
     d.same_top = most_likely(row) == most_likely(reference);

@@ -9,7 +9,8 @@ namespace keel {
 
 // The natural logarithm of the probability of token `id`.
 double log_probability(std::span<const float> row, int32_t id);
-// The index of the largest value. If several values are equal, the lowest index.
+// The index of the largest value. If several values are the largest, the function returns the
+// lowest index.
 int32_t most_likely(std::span<const float> row);
 
 // The difference between a row of logits and the same row of a reference.

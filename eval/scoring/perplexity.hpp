@@ -58,10 +58,10 @@ std::vector<size_t> score_blocks(const ScoringOptions &options,
                                  const std::vector<ScoreWindow> &windows);
 
 // Scores a text. The pipeline must be made with scoring_rows(). If the pipeline was made for
-// several sequences (PipelineOptions::batch), several windows or places are scored together: one
-// for each sequence, in separate sessions. Scoring together needs tokens that are fed one by one.
-// For steps of many tokens the function throws Error(usage), because a step of many tokens already
-// reads the weights only once for all tokens.
+// several sequences (PipelineOptions::batch), several windows or places are scored together. Each
+// sequence then scores one window or place at a time, in a separate session. Scoring together needs
+// tokens that are fed one by one. For steps of many tokens the function throws Error(usage),
+// because a step of many tokens already reads the weights only once for all tokens.
 PerplexityReport measure_perplexity(Pipeline &pipeline, std::string_view text,
                                     const ScoringOptions &options);
 

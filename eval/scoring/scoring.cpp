@@ -31,8 +31,8 @@ std::vector<int32_t> first_tokens(const Tokenizer &tokenizer, std::string_view t
     std::vector<int32_t> ids;
     for (size_t bytes = static_cast<size_t>(wanted) * 8;; bytes *= 4) {
         ids = tokenizer.encode(text.substr(0, bytes), plain);
-        // The last tokens of a shortened text may differ from the tokens of the whole text. So more
-        // text than needed is tokenized.
+        // The last tokens of a shortened text can differ from the tokens of the whole text. So the
+        // function tokenizes more text than it needs.
         constexpr int64_t margin = 64;
         if (bytes >= text.size() || std::ssize(ids) >= wanted + margin) break;
     }

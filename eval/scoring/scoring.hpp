@@ -17,7 +17,7 @@ namespace keel {
 // With windows: the text is divided into windows of `context` tokens. The token that begins a text
 // (BOS) is the first token of every window. Each window begins `stride` tokens after the previous
 // one. A window scores the tokens that no earlier window scored. So each token of the text is
-// scored once, after at least context - stride other tokens (fewer in the first window).
+// scored once, after at least context - stride earlier tokens (fewer in the first window).
 //
 // With prefix and continuation (`prefix` above 0): the places are spread evenly over the text. At
 // each place, a prefix is prefilled, and the policy gets the event "end of the prompt". Most
@@ -32,17 +32,18 @@ struct ScoringOptions {
     int64_t stride = 0;       // 0 means half of `context`
     int64_t prefix = 0;       // length of the prefix, including BOS; 0 means windows
     int64_t continuation = 0; // number of scored tokens of a place
-    int64_t places = 32;      // limit for the places, which do not overlap
-    // Number of scored tokens that are fed in one step. 1: tokens are fed in decode steps, so the
-    // policy acts as during generation, and the tokens before the scored tokens are a prompt. More
-    // than 1: tokens are fed in chunks of a prompt, so only policies that act between chunks evict.
-    // 0: many tokens for windows. For places, 0 means many tokens if all policies evict only at the
-    // end of the prompt, else 1 token.
+    int64_t places = 32;      // limit for the number of places; places do not overlap
+    // Number of scored tokens that are fed in one step. With 1, tokens are fed in decode steps, so
+    // the policy acts as during generation. The tokens before the scored tokens are then a prompt.
+    // With more than 1, tokens are fed in chunks of a prompt, so only policies that act between
+    // chunks evict. With 0, Keel chooses the number. For windows Keel chooses many tokens. For
+    // places Keel chooses many tokens if all policies evict only at the end of the prompt, and
+    // otherwise 1 token.
     int64_t step = 0;
     int64_t max_tokens = 0; // limit for the tokens of the text; 0 means all
     // Begin each window with BOS, if the tokenizer adds BOS to texts.
     bool bos = true;
-    Progress progress; // stage "scoring", in fed tokens; may throw to stop
+    Progress progress; // reports the stage "scoring", in fed tokens; can throw to stop the scoring
 };
 
 // A part of the text: the tokens from `begin` to end - 1. The tokens from `scored` on are scored.
@@ -54,7 +55,7 @@ struct ScoreWindow {
 // A text as tokens.
 struct ScoringText {
     std::vector<int32_t> ids;   // without BOS
-    std::optional<int32_t> bos; // BOS, if each window begins with it
+    std::optional<int32_t> bos; // the token BOS, if each window begins with BOS
 };
 // Tokenizes a text. Throws Error(usage) if the model has no tokenizer, and Error(input) if the text
 // is too short.

@@ -76,7 +76,8 @@ class SideBySide {
             }
         }
         advance(seats_.size());
-        for (size_t i = seats_.size(); i-- > 0;) { // from the end, because the loop removes seats
+        for (size_t i = seats_.size(); i-- > 0;) { // the loop begins at the end, because it removes
+                                                   // seats
             Seat &seat = seats_[i];
             give_row(seat, seat.feed.first + static_cast<int64_t>(seat.taken));
             if (++seat.taken < seat.feed.ids.size()) continue;

@@ -36,8 +36,8 @@ double acceleration(const ClusterSums &c) {
 
 std::optional<Interval> bca_interval(const std::vector<double> &sorted, const ClusterSums &c,
                                      double confidence) {
-    // Means that differ from the sample's mean only by rounding count as equal to it. If the items
-    // are hits (0 or 1), many resamples have the sample's mean.
+    // Means that differ from the sample's mean only by rounding count as equal to the sample's
+    // mean. If the items are hits (0 or 1), many resamples have the sample's mean.
     const double mean = c.mean(), slack = 1e-12 * std::max(std::abs(mean), 1e-300);
     const auto below =
         std::lower_bound(sorted.begin(), sorted.end(), mean - slack) - sorted.begin();

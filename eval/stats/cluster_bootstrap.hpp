@@ -10,7 +10,7 @@ namespace keel {
 
 struct BootstrapInterval {
     Interval percentile;
-    // bias-corrected and accelerated (BCa) interval; nullopt if it is not defined
+    // bias-corrected and accelerated (BCa) interval; nullopt if the interval is not defined
     std::optional<Interval> bca;
 };
 

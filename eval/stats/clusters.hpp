@@ -21,7 +21,7 @@ struct ClusterSums {
     // if clusters are drawn at random. If each cluster has one item, the numbers are the items'
     // numbers.
     std::vector<double> linearized() const;
-    // `values[i]` is the number of item i. `clusters[i]` is the id of the item's cluster; an id may
+    // `values[i]` is the number of item i. `clusters[i]` is the id of the item's cluster. An id can
     // be any number. The order of the clusters is the order of their first items. Throws
     // Error(runtime) for a number that is not finite.
     static ClusterSums of(std::span<const double> values, std::span<const uint32_t> clusters);

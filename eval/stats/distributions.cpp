@@ -9,8 +9,8 @@ namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
-// The logarithm of the gamma function by Stirling's series. std::lgamma is not used, because on
-// some systems it writes a global variable.
+// The logarithm of the gamma function by Stirling's series. std::lgamma is not used, because
+// std::lgamma writes a global variable on some systems.
 double log_gamma(double x) {
     double shift = 0;
     while (x < 12) {
@@ -42,8 +42,8 @@ double beta_fraction(double a, double b, double x) {
     return h;
 }
 
-// The regularized incomplete beta function at x. `complement` is 1 - x. The caller may know 1 - x
-// more exactly than a subtraction gives it.
+// The regularized incomplete beta function at x. `complement` is 1 - x. The caller passes 1 - x,
+// because the caller can know 1 - x more exactly than a subtraction computes it.
 double incomplete_beta(double a, double b, double x, double complement) {
     if (x <= 0) return 0;
     if (complement <= 0) return 1;

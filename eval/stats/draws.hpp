@@ -7,7 +7,7 @@
 namespace keel {
 
 // SplitMix64, a random number generator. SplitMix64 gives the same numbers on every machine and
-// with every standard library, so an experiment has the same items on every machine.
+// with every standard library. So an experiment has the same items on every machine.
 class SplitMix64 {
   public:
     explicit SplitMix64(uint64_t seed) : state_(seed) {}
@@ -26,7 +26,7 @@ class SplitMix64 {
         return values[below(values.size())];
     }
 
-    // Brings `values` into a random order.
+    // Puts `values` into a random order.
     template <typename T> void shuffle(std::vector<T> &values) {
         for (size_t i = values.size(); i > 1; --i) std::swap(values[i - 1], values[below(i)]);
     }

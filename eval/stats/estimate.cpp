@@ -11,8 +11,8 @@ namespace {
 
 constexpr size_t fewest_blocks = 16;
 constexpr size_t most_resamples = 1000, fewest_resamples = 100;
-// The bootstrap draws at most this many values in all resamples together. Drawing them takes about
-// a second.
+// The bootstrap draws at most this many values in all resamples together. Drawing this number of
+// values takes about a second.
 constexpr size_t resampled_values = 20'000'000;
 
 } // namespace
@@ -32,7 +32,7 @@ Estimate estimate(std::span<const double> values, std::span<const size_t> blocks
         e.error_independent = std::sqrt(squares / (n - 1) / n);
     }
     if (blocks.size() > 1) {
-        // The mean is a ratio of two sums over blocks, because blocks may differ in length.
+        // The mean is a ratio of two sums over blocks, because blocks can have different lengths.
         double squares = 0;
         size_t at = 0;
         for (const size_t length : blocks) {
@@ -52,7 +52,8 @@ std::vector<size_t> even_blocks(size_t count, size_t preferred) {
     const size_t length =
         std::clamp<size_t>(count / fewest_blocks, 1, std::max<size_t>(preferred, 1));
     std::vector<size_t> blocks(count / length, length);
-    // The numbers that remain go to the first blocks, one number to each block.
+    // If `count` is not a multiple of the block length, the remaining numbers go to the first
+    // blocks, one number to each block.
     for (size_t i = 0, left = count % length; left > 0; --left, ++i) ++blocks[i % blocks.size()];
     return blocks;
 }

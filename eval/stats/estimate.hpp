@@ -15,7 +15,7 @@ struct Estimate {
     double mean = 0;
     uint64_t count = 0, blocks = 0;
     // The standard error, computed as if the numbers were independent. The tokens of one text are
-    // not independent, so this error is too small for them.
+    // not independent, so this error is too small for the tokens of a text.
     std::optional<double> error_independent; // nullopt for fewer than two numbers
     // The standard error, computed from the variance between blocks of consecutive numbers. Use
     // this error for the tokens of a text.
@@ -36,8 +36,8 @@ std::vector<size_t> even_blocks(size_t count, size_t preferred);
 double quantile(std::span<const double> sorted, double q);
 
 // The standard error of a statistic, by a bootstrap over blocks. The bootstrap draws blocks with
-// replacement and uses a fixed seed. `statistic` gets the values of a resample in any order, and
-// may change these values. Returns nullopt for fewer than two blocks.
+// replacement and uses a fixed seed. `statistic` gets the values of a resample in any order, and is
+// allowed to change these values. Returns nullopt for fewer than two blocks.
 std::optional<double>
 bootstrap_error(std::span<const double> values, std::span<const size_t> blocks,
                 const std::function<double(std::vector<double> &)> &statistic);

@@ -12,8 +12,8 @@ namespace {
 
 constexpr double infinite_boundary = 37; // the normal tail beyond this boundary is below 1e-299
 
-// Returns the probability with which one side of a test of `level` may reject at the looks up to
-// the fraction t.
+// Returns the probability that the spending function allows: the probability with which one side of
+// a test of `level` rejects at the looks up to the fraction t.
 double spent(double level, double t) {
     return 2 * normal_cdf(normal_quantile(0.25 * level) / std::sqrt(t));
 }
@@ -100,7 +100,7 @@ SpendingLooks::SpendingLooks(std::vector<double> fractions) : fractions_(std::mo
     for (int i = 0; i <= steps; ++i) {
         const double level = least * std::pow(largest / least, static_cast<double>(i) / steps);
         const double tail = normal_cdf(-boundary(level));
-        if (tail < 1e-300) continue; // no p-value is so small
+        if (tail < 1e-300) continue; // no p-value is as small as 1e-300
         const double nominal = std::log(2 * tail);
         // For high levels, the nominal level would fall again as the level rises. The loop leaves
         // these levels out.

@@ -8,19 +8,20 @@
 // chapter 7 and, for the numerical integration, chapter 19.
 namespace keel {
 
-// The looks at one test, up to the present one. At a look the test's statistic is nearly normal.
+// The looks at one test, up to the present look. At a look the test's statistic is nearly normal.
 // The increments of the statistic are independent, because each look adds documents to the
 // documents of the look before.
 //
-// The spending function is that of the O'Brien-Fleming type: up to the information fraction t, each
-// side of a two-sided test of level a may reject with probability 2 - 2 F(z / sqrt(t)), where F is
-// the normal distribution and z its 1 - a/4 quantile. At t = 1 this probability is a/2. So an early
-// look rejects only for a very small p. The last look rejects if p is a little smaller than the
-// level.
+// The spending function is of the O'Brien-Fleming type. The spending function limits the
+// probability with which each side of a two-sided test of level a rejects up to the information
+// fraction t. The limit is 2 - 2 F(z / sqrt(t)). F is the normal distribution, and z is the 1 - a/4
+// quantile of F. At t = 1 the limit is a/2. So an early look rejects only for a very small p. The
+// last look rejects if p is a little smaller than the level.
 class SpendingLooks {
   public:
-    // `fractions`: documents at each look / planned documents, rising, above 0 and at most 1. The
-    // last fraction is the present look. Throws Error(runtime) for fractions of another form.
+    // `fractions` has one number for each look: the documents at the look / the planned documents.
+    // The fractions rise, and are above 0 and at most 1. The last fraction is the present look.
+    // Throws Error(runtime) if the fractions do not have this form.
     explicit SpendingLooks(std::vector<double> fractions);
 
     // Returns the two-sided level for the p of the present look, if all looks together have the

@@ -21,7 +21,7 @@ class Inference {
     // the effect is probably below `value`.
     virtual double below(double value) const = 0;
     // The interval of all values for which above() and below() are both greater than `tail`. `tail`
-    // is from 0 to 0.5. An end of the interval may be infinite.
+    // is from 0 to 0.5. An end of the interval can be infinite.
     virtual Interval at_tail(double tail) const = 0;
 
     Interval interval(double confidence) const { return at_tail(0.5 * (1 - confidence)); }
@@ -37,7 +37,8 @@ class Inference {
     // p-value is small if the effect is probably inside the range. The method is two one-sided
     // tests (TOST), which must both reject.
     double p_inside(double low, double high) const;
-    // One-sided p-values, doubled, so that they can be compared with the same level.
+    // One-sided p-values, which are doubled. So a doubled p-value can be compared with the level of
+    // a two-sided p-value.
     double p_above(double value) const;
     double p_below(double value) const;
 };
@@ -47,8 +48,9 @@ class Inference {
 // 0, each interval is a single point.
 class StudentInference : public Inference {
   public:
-    // `centre` is the estimate of the effect, `error` its standard error (at least 0), `freedom`
-    // the degrees of freedom (above 0). Throws Error(runtime) if `centre` or `error` is not finite.
+    // `centre` is the estimate of the effect. `error` is the standard error of the estimate (at
+    // least 0). `freedom` is the number of degrees of freedom (above 0). Throws Error(runtime) if
+    // `centre` or `error` is not finite.
     StudentInference(double centre, double error, double freedom);
     double above(double value) const override;
     double below(double value) const override;

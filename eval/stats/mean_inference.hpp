@@ -14,7 +14,7 @@ std::shared_ptr<const Inference> student_of_mean(const ClusterSums &clusters);
 
 // The scale on which the mean over documents is computed.
 enum class MeanScale {
-    plain,      // plain numbers, which may be skewed or have a heavy tail
+    plain,      // plain numbers, which can be skewed or have a heavy tail
     logarithms, // logarithms of positive numbers, which are nearly symmetric
 };
 
@@ -32,9 +32,10 @@ inline constexpr size_t most_resampled_documents = 1000;
 
 // Inference about the mean of the items. The method depends on the number of clusters. Up to
 // most_resampled_documents clusters, the function joins Student's t and bootstrap-t
-// (JoinedInference). Student's t alone is too narrow for skewed numbers; bootstrap-t alone is too
-// narrow for numbers with heavy tails on both sides. Above most_resampled_documents clusters, the
-// function uses Student's t alone. Returns NULL for fewer than two clusters.
+// (JoinedInference). The intervals of Student's t alone are too narrow for skewed numbers. The
+// intervals of bootstrap-t alone are too narrow for numbers with heavy tails on both sides. Above
+// most_resampled_documents clusters, the function uses Student's t alone. Returns NULL for fewer
+// than two clusters.
 std::shared_ptr<const Inference> mean_of_documents(const ClusterSums &clusters, uint64_t resamples,
                                                    uint64_t seed);
 // The name of the method that mean_of_documents() uses for `clusters` clusters: "t, bootstrap t" or
@@ -42,11 +43,11 @@ std::shared_ptr<const Inference> mean_of_documents(const ClusterSums &clusters, 
 const char *mean_method(size_t clusters);
 
 // Inference about the mean of differences of shares. Each difference is from -1 to 1. The method is
-// the score test of paired rates (PairedRateInference). A document's difference may be a fraction,
+// the score test of paired rates (PairedRateInference). A document's difference can be a fraction,
 // so gains and losses are counted in steps. The step is the sum of the squared differences divided
-// by the sum of the absolute differences; both sums contain one additional document with a
-// difference of 1. So the variance of the test is the variance of the documents, also if few of
-// many documents differ. If each document has one item, the method is exactly the test of paired
+// by the sum of the absolute differences. Both sums contain one additional document with a
+// difference of 1. So the variance of the test is the variance of the documents, even if only a few
+// of many documents differ. If each document has one item, the method is exactly the test of paired
 // rates with a step of 1. Returns NULL for no clusters.
 std::shared_ptr<const Inference> share_difference(const ClusterSums &clusters);
 

@@ -43,8 +43,8 @@ double PairedRateInference::below(double value) const { return normal_cdf(score(
 Interval PairedRateInference::at_tail(double tail) const {
     const double effect = step_ * (first_only_ - second_only_) / total_,
                  reach = -normal_quantile(tail);
-    // Finds an end of the interval by bisection. The end is between a difference inside the
-    // interval and a difference that may be outside.
+    // Finds an end of the interval by bisection. The end is between a difference inside of the
+    // interval and the difference `far`, which can be outside.
     const auto end = [&](double far) {
         double inside = effect, outside = far;
         if (std::abs(score(far)) <= reach) return far;

@@ -7,8 +7,8 @@
 
 namespace keel {
 
-// Counts of pairs of yes-or-no results. Each pair has a result of the first arm and one of the
-// second arm. `first_only` counts the pairs with yes in the first arm and no in the second.
+// Counts of pairs of yes-or-no results. Each pair has a result of the first arm and a result of the
+// second arm. `first_only` counts the pairs with yes in the first arm and no in the second arm.
 struct PairedCounts {
     uint64_t both = 0, first_only = 0, second_only = 0, neither = 0;
     uint64_t total() const { return both + first_only + second_only + neither; }

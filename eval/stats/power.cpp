@@ -71,9 +71,10 @@ double power_of_non_inferiority(double margin, double square, double step, doubl
                                 double level) {
     check_finite({{margin, square, step}});
     if (margin <= 0 || square <= 0) return 0;
-    // The score at the margin, if gains and losses are exactly as large as expected, is margin *
-    // sqrt(documents / variance) for the test's own variance. The variance can be computed from the
-    // p of any number of documents. The number `sample` keeps the p far from 0.
+    // Assume that gains and losses are exactly as large as expected. The score at the margin is
+    // then margin * sqrt(documents / variance), with the variance of the test itself. This variance
+    // can be computed from the p of any number of documents. The number `sample` keeps this p far
+    // from 0.
     const double sample = 9 * square / (margin * margin);
     const double part = 0.5 * square / step * sample;
     const double p = PairedRateInference::of_shares(part, part, sample, step)->above(-margin);

@@ -28,20 +28,20 @@ documents_needed(uint64_t n, double level,
 double share_for(uint64_t n, uint64_t least);
 
 // The next functions compute how many documents a planned experiment needs. All of these functions
-// take the `level` of a two-sided test, and a true effect above 0; the sign of the effect does not
-// matter.
+// take the `level` of a two-sided test, and a true effect above 0. The sign of the effect makes no
+// difference, so pass its absolute value.
 
 // The power of Student's t test of a mean, if documents have the standard deviation `spread`.
-// `freedom`: degrees of freedom with `documents` documents.
+// `freedom` is the number of degrees of freedom with `documents` documents.
 double power_of_t(double effect, double spread, double documents, double freedom, double level);
 
 // The power of McNemar's test, and of the score test of shares, to find a difference of `effect`.
-// `square`: the mean square of a document's difference; for hits the share of documents that
-// differ.
+// `square` is the mean square of a document's difference. For hits, `square` is the share of
+// documents that differ.
 double power_of_score(double effect, double square, double documents, double level);
 
 // The power of Tango's score test to show that a loss of `margin` is excluded, if there is no
-// difference. `step`: the size of the difference of one document, 1 for hits.
+// difference. `step` is the size of the difference of one document. `step` is 1 for hits.
 double power_of_non_inferiority(double margin, double square, double step, double documents,
                                 double level);
 

@@ -8,7 +8,7 @@ namespace keel {
 // A trimmed mean. One fifth of the numbers is left out at each end of the sorted list (nothing is
 // left out of fewer than five numbers). So one disturbed number hardly changes the mean. The
 // inference uses Yuen's method (1974) for one sample: Student's t with the winsorized standard
-// error. `freedom` is the number of the remaining numbers - 1.
+// error. `freedom` is n - 1, for n remaining numbers.
 struct TrimmedMean {
     double mean = 0;
     std::optional<double> error; // standard error; nullopt for fewer than two numbers

@@ -82,29 +82,35 @@ struct Task {
     std::string name; // unique; the default is the name of the kind
     SourceLocation where;
     uint64_t seed = 1; // random seed of the generated items
-    // passkey: number of items for each length and depth. facts: number of documents for each
-    // length. jsonl: limit for the lines; 0: all lines.
+    // Task `passkey`: the number of items for each length and depth. Task `facts`: the number of
+    // documents for each length. Task `jsonl`: the limit for the number of lines; 0 means all
+    // lines.
     int64_t items = 0;
-    std::vector<int64_t> lengths; // passkey, facts: lengths of the whole prompt in tokens
-    // passkey: number of places for the fact. The places are spread evenly from the beginning to
-    // the end.
+    std::vector<int64_t> lengths; // tasks `passkey` and `facts`: the lengths of the whole prompt,
+                                  // in tokens
+    // Task `passkey`: the number of places for the fact. The places are spread evenly from the
+    // beginning to the end.
     int64_t depths = 0;
-    int64_t questions = 0; // facts: limit for the questions of a document; 0: all
-    // passkey, facts: file with the filler text. Empty: heldout.txt in the model's folder.
+    int64_t questions = 0; // task `facts`: the limit for the questions of a document; 0 means all
+                           // questions
+    // Tasks `passkey` and `facts`: the file with the filler text. An empty path stands for
+    // heldout.txt in the model's folder.
     std::filesystem::path filler;
-    std::filesystem::path text; // continuation: file with the text to predict
-    // continuation: the model reads `prefix` tokens before the eviction. The `score` tokens after
-    // the eviction are scored.
+    std::filesystem::path text; // task `continuation`: the file with the text to predict
+    // Task `continuation`: the model reads `prefix` tokens before the eviction. The `score` tokens
+    // after the eviction are scored.
     int64_t prefix = 0, score = 0;
-    int64_t documents = 0;      // continuation: number of documents that are cut from the text
+    int64_t documents = 0;      // task `continuation`: the number of documents that are cut from
+                                // the text
     std::filesystem::path path; // jsonl
-    AnswerMetric metric = AnswerMetric::substring_all; // for jsonl
-    // jsonl, for lines with a context: a template, for example "{context}...{input}...".
+    AnswerMetric metric = AnswerMetric::substring_all; // task `jsonl`: the metric of the answers
+    // Task `jsonl`: a template for lines with a context, for example "{context}...{input}...".
     std::string prompt;
-    int64_t max_tokens = 0; // jsonl: limit for the tokens of an answer
-    // speed (key `depths`): numbers of tokens in the cache when decode starts.
+    int64_t max_tokens = 0; // task `jsonl`: the limit for the number of tokens of an answer
+    // Task `speed`: the numbers of tokens in the cache when decode starts. The key in the file is
+    // `depths`.
     std::vector<int64_t> at;
-    // speed: number of rounds, and number of tokens to decode in each round.
+    // Task `speed`: the number of rounds, and the number of tokens to decode in each round.
     int64_t repeats = 0, decode = 0;
 };
 
@@ -125,7 +131,7 @@ struct Config {
     std::vector<Task> tasks;
     std::vector<uint64_t> seeds;
     // The number of documents that take decode steps together in every arm. `batch` affects the
-    // results, because a matmul with several rows may round differently.
+    // results, because a matmul with several rows can round differently from a matmul with one row.
     uint32_t batch = 1;
     Statistics statistics;
     // The planned contrasts. Empty: each arm except the sweeps is compared with the reference on

@@ -71,7 +71,7 @@ std::string own_label(const pipeline::BudgetSection &b) {
     return budget.label();
 }
 
-// True if the trigger can call the policy at other times than at the end of the prompt.
+// True if the trigger can call the policy not only at the end of the prompt, but also later.
 bool acts_again(const pipeline::TriggerSection &trigger) {
     return std::any_of(trigger.on.value.begin(), trigger.on.value.end(),
                        [](pipeline::Trigger on) { return on != pipeline::Trigger::prefill_end; });
@@ -159,8 +159,8 @@ class Resolver {
     }
 
     // Throws Error(input) if an arm changes keys that an experiment does not use. `generation.pin`
-    // is an error in the base too, because an experiment does not keep the tokens that this key
-    // pins.
+    // is an error in the base pipeline too, because an experiment does not keep the tokens that
+    // `generation.pin` pins.
     void check_used(const PipelineConfig &config, const ArmEntry &arm) const {
         const std::string who = fmt::format("arm '{}': ", arm.name);
         if (!config.generation.pin->empty())
@@ -246,7 +246,8 @@ class Resolver {
             run.acts_in_decode = again && !run.keeps_all && !plan.prefill_only();
             run.is_seeded = !run.keeps_all && (plan.needs().flags & KEEL_POLICY_SEEDED) != 0;
             // Some policies use their seed only to make a projection matrix. The seed of a
-            // projection matrix belongs to the method, like a parameter, and does not draw slots.
+            // projection matrix is a part of the method, like a parameter. Such a seed does not
+            // draw slots.
             run.draws_slots = run.is_seeded && (plan.needs().needs & KEEL_NEED_KEY_PROJECT) == 0;
             run.seeds =
                 run.is_seeded ? e_.config.seeds : std::vector<uint64_t>{e_.config.seeds.front()};
@@ -268,8 +269,8 @@ class Resolver {
         if (!is_reference(plugin))
             note_library(&PluginRegistry::process().get(plugin, KEEL_PLUGIN_BACKEND, where));
     }
-    // Records the plugin files that a run uses, because a rebuilt or replaced plugin may give other
-    // numbers.
+    // Records the plugin files that a run uses, because a rebuilt or replaced plugin can give
+    // different numbers.
     void note_libraries(const PipelineConfig &config, const Pipeline &checked) {
         note_library(checked.policies().own().policy.library);
         note_library(checked.policies().own().allocator.library);
@@ -280,7 +281,7 @@ class Resolver {
             note_backend(*backend.plugin, backend.plugin.where);
     }
 
-    // Describes the differences of an arm from the base: the keys with other values.
+    // Describes the differences of an arm from the base: the keys whose values differ.
     void describe(const PipelineConfig &config) {
         std::map<std::string, std::string> base;
         for (const pipeline::ResolvedKey &key : pipeline::resolved_keys(base_config_))

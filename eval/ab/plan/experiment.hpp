@@ -23,8 +23,8 @@ struct Run {
     bool acts_in_prefill = false; // evicts between the chunks of a prompt
     bool acts_in_decode = false;  // evicts during decode
     bool is_seeded = false;       // the policy's seed affects which slots are kept
-    // The policy draws single slots at random. With the same seed, it would draw the same slots for
-    // every prompt.
+    // The policy draws single slots at random. With the same seed, the policy would draw the same
+    // slots for every prompt.
     bool draws_slots = false;
     bool is_rerun = false; // this is the reference's second run, for the noise floor
 };

@@ -346,8 +346,9 @@ std::vector<PlanChange> plan_changes(const PlanRecord &planned, const PlanRecord
     };
     for (const PlanEntry &one : planned.entries) compare(one.name);
     for (const PlanEntry &one : now.entries) compare(one.name);
-    // The hash of the experiment differs if an arm or a task differs. So the hash is listed only if
-    // there is no other difference, for example if only the contents of a file changed.
+    // The hash of the experiment differs if an arm or a task differs. So the hash is listed as a
+    // difference only if no arm and no task differs. This is the case, for example, if only the
+    // contents of a file changed.
     if (out.size() > 1)
         std::erase_if(out, [](const PlanChange &one) { return one.name == plan_experiment; });
     return out;

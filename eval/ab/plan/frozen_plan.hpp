@@ -33,7 +33,7 @@ PlanRecord parse_plan(std::string_view text, const std::string &name);
 void write_plan_file(const std::filesystem::path &file, const FrozenPlan &plan);
 
 // Returns the differences between two plans, in the order of the plan's entries. The entries with
-// hypotheses are not compared, because the other entries determine the hypotheses.
+// hypotheses are not compared, because the remaining entries determine the hypotheses.
 std::vector<PlanChange> plan_changes(const PlanRecord &planned, const PlanRecord &now);
 
 } // namespace keel::ab

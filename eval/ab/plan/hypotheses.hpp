@@ -12,7 +12,8 @@ namespace keel::ab {
 // protocol. summarize() makes the same contrasts from the results.
 struct Hypothesis {
     std::string a, a_budget, b, b_budget, protocol, task, metric;
-    int64_t length = -1;  // speed tasks: tokens in the cache; below 0: other tasks
+    int64_t length = -1;  // for speed tasks: the number of tokens in the cache; below 0: not a
+                          // speed task
     bool is_size = false; // true: the effect is a distance from the reference; there is no test
     double margin = 0;    // margin in units of the effect
 };

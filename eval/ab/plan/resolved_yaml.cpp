@@ -27,7 +27,8 @@ std::string budgets_yaml(const std::vector<Budget> &budgets) {
     return fmt::format("budgets: [{}]\n", fmt::join(entries, ", "));
 }
 
-// Returns the arm's pipeline, without the budget if it comes from the list of budgets.
+// Returns the arm's pipeline. If the budget comes from the list of budgets, the pipeline has no
+// budget.
 std::string arm_yaml(const Experiment &e, const ArmEntry &arm) {
     const auto run =
         std::find_if(e.runs.begin(), e.runs.end(), [&](const Run &r) { return r.arm == arm.name; });

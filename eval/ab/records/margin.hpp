@@ -15,9 +15,9 @@ namespace keel::ab {
 // "points" and "%", nats for "nats".
 using Margins = std::map<std::string, double>;
 
-// The unit of the metric's margin: "points" (percentage points) for hits and other shares; "nats"
-// (per token) for nll; "%" for metrics that are compared as a ratio (kld, perplexities, speeds,
-// bytes).
+// The unit of the metric's margin: "points" (percentage points) for hits and all further shares;
+// "nats" (per token) for nll; "%" for metrics that are compared as a ratio (kld, perplexities,
+// speeds, bytes).
 const char *margin_unit(const Metric &metric);
 
 // True if the number is a possible margin of the metric: at least 0, and for shares and ratios less
@@ -25,7 +25,7 @@ const char *margin_unit(const Metric &metric);
 bool is_margin(double margin, const Metric &metric);
 
 // Reads a text such as "5 points", "0.02 nats" or "10%". The unit must be the metric's unit.
-// Returns nullopt for any other text, and for 100 points, 100% or more.
+// Returns nullopt if the text has another form, and for margins of 100 points, 100% or more.
 std::optional<double> parse_margin(std::string_view text, const Metric &metric);
 
 // The margin in the form that parse_margin() reads.

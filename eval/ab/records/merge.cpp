@@ -46,11 +46,11 @@ std::string command_of(const Header &h, uint32_t index) {
                        h.shards);
 }
 
-// Checks whether the shards ran on one machine. Speeds of two machines cannot be compared. Other
-// numbers of two machines can be compared, but they may be rounded differently.
+// Checks whether the shards ran on one machine. Speeds of two machines cannot be compared. Numbers
+// that are not speeds can be compared, but two machines can round these numbers differently.
 class MachineCheck {
   public:
-    // Throws Error(input) if this record and an earlier one are speeds of different machines.
+    // Throws Error(input) if this record and an earlier record are speeds of different machines.
     void see(const ShardFile &shard, const Record &record) {
         const auto *item = std::get_if<Item>(&record);
         if (item == nullptr || metric_named(item->metric).kind != Metric::Kind::speed) return;
@@ -65,7 +65,7 @@ class MachineCheck {
                     printable(machine_kind(shard.header), 200));
     }
 
-    // Returns a warning if the shards ran on different machines, else an empty text.
+    // Returns a warning if the shards ran on different machines. Otherwise returns an empty text.
     static std::string text(const std::vector<ShardFile> &shards) {
         std::set<std::string> kinds;
         for (const ShardFile &shard : shards) kinds.insert(machine_kind(shard.header));
@@ -151,8 +151,8 @@ std::optional<Identity> identity(const Record &record) {
             hash_of(record_line(whole))};
     };
     if (const auto *i = std::get_if<Item>(&record)) {
-        // The times of evictions differ from run to run, so they are not compared. The measured
-        // value must be equal.
+        // The times of evictions differ from run to run, so the times are not compared. The
+        // measured value must be equal.
         return Identity{
             hash_of(i->metric + "\n" + i->item, hash_of(place_key(*i))),
             hash_of(fmt::format("{} {} {} {}", i->value, i->length, i->depth, i->document))};
@@ -227,7 +227,7 @@ MergeResult merge_shards(const std::vector<fs::path> &paths, const fs::path &fol
     fs::remove(half, error);
     try {
         Writer writer(half, result.header, Writer::Mode::create);
-        std::unordered_map<uint64_t, uint64_t> known; // from Identity::key to Identity::value
+        std::unordered_map<uint64_t, uint64_t> known; // maps Identity::key to Identity::value
         if (!result.missing.empty()) {
             Warning warning;
             warning.text = fmt::format(

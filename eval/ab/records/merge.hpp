@@ -22,13 +22,13 @@ struct MergeResult {
 
 // Reads the results of `shards` (folders or files, in any order) and writes `folder`/results.jsonl.
 // Creates the folder if it does not exist. Records are in the order of the shards' numbers. Without
-// `replace`, results.jsonl must not exist. With `replace`, results.jsonl may exist if it belongs to
+// `replace`, results.jsonl must not exist. With `replace`, an existing results.jsonl must belong to
 // the same experiment. After the merge is complete, the merged file replaces the old results.jsonl.
-// A missing shard is not an error; the merged results get a warning about the missing shard. Throws
-// Error(input) if the shards belong to different experiments, builds or plans, if a shard is given
-// twice, if two shards have different values for an item, or if speeds were measured on different
-// machines. For other results of different machines, the merged results get a warning. Throws
-// Error(runtime) for errors of the system.
+// A missing shard is not an error. The merged results get a warning about the missing shard. Throws
+// Error(input) in four cases: the shards belong to different experiments, builds or plans; a shard
+// is given twice; two shards have different values for an item; speeds were measured on different
+// machines. If results without speeds come from different machines, the merged results get a
+// warning. Throws Error(runtime) for errors of the system.
 MergeResult merge_shards(const std::vector<std::filesystem::path> &shards,
                          const std::filesystem::path &folder, bool replace = false);
 

@@ -24,7 +24,7 @@ struct Metric {
 // Returns the properties of a metric. "ppl", "perplexity", and names that begin with "nll" or "kld"
 // are divergences: lower is better. Names that end with "_per_second" are speeds. Names with a part
 // "ms", "us", "ns" or "seconds" between underscores are times. Names with a part "bytes", "kib" or
-// "mib" are memory. All other names are scores: higher is better.
+// "mib" are memory. Names that match none of these rules are scores: higher is better.
 Metric metric_named(std::string_view name);
 
 // True if the metric is a distance from the reference ("kld", "top1"). By definition, the reference

@@ -71,8 +71,8 @@ std::vector<std::string> planned_texts(const std::vector<PlannedContrast> &contr
                                        const std::string &reference, const std::string &primary) {
     std::vector<std::string> out;
     const auto add = [&](const std::string &a, const std::string &b, const std::string &on) {
-        // A contrast with the reference always compares the other arm with the reference, even if
-        // the experiment's file names the reference first.
+        // A contrast of an arm and the reference always compares the arm with the reference, even
+        // if the experiment's file names the reference first.
         const bool is_turned = a == reference;
         out.push_back(fmt::format("{} against {} on {}", is_turned ? b : a, is_turned ? a : b,
                                   on.empty() ? primary : on));

@@ -89,9 +89,9 @@ PlanRecord read_plan(const JsonNode &node);
 // contrasts or experiment differ from the plan, and the header records no change of the plan.
 void check_plan_of(const Header &header, const std::string &file);
 
-// Throws Error(input) if a run with the header `wanted` may not continue the results with the
-// header `there`. There are two reasons: the results have another plan or no plan, or an earlier
-// run changed the plan. `path` is the file of the results, for the message.
+// Throws Error(input) if a run with the header `wanted` must not continue the results with the
+// header `there`. There are two reasons: the results have a different plan or no plan, or an
+// earlier run changed the plan. `path` is the file of the results, for the message.
 void require_same_plan(const std::string &path, const Header &there, const Header &wanted);
 
 // Returns the name of the header's plan: "the plan 0123456789abcdef", "the plan 0123456789abcdef,

@@ -100,7 +100,7 @@ void append_line(std::FILE *file, const fs::path &path, std::string line) {
                     std::strerror(errno));
 }
 
-// Describes the difference between two experiments, as far as their headers show it.
+// Describes the difference between two experiments, as far as the headers show the difference.
 std::string difference(const Header &there, const Header &wanted) {
     const std::string builds[] = {there.version + " " + there.commit,
                                   wanted.version + " " + wanted.commit};
@@ -220,8 +220,8 @@ Writer::Writer(const fs::path &path, const Header &header, Mode mode) : path_(pa
                     shown(path));
     bool has_header = false;
     if (fs::exists(path, error)) {
-        // If a run was killed while it wrote the header, the file has no complete line. Such a file
-        // has no results, so it can be overwritten.
+        // If a run was killed while it wrote the header, the file has no complete line. A file
+        // without a complete line has no results, so the file can be overwritten.
         std::string first;
         uint64_t whole = 0;
         Lines lines(path);

@@ -18,9 +18,8 @@
 #include <vector>
 
 // The records of an experiment: results.jsonl, with one JSON object on each line. The first line is
-// the header. Every other line has a "kind": "item", "keep_map", "prompt", "timeline", "curve" or
-// "warning".
-// docs/reference/experiments.md lists the keys.
+// the header. Every line after the header has a "kind": "item", "keep_map", "prompt", "timeline",
+// "curve" or "warning". docs/reference/experiments.md lists the keys.
 namespace keel::ab {
 
 // The rule for looks at the results before all planned items are done.
@@ -39,10 +38,11 @@ struct Statistics {
     double confidence = 0.95;   // confidence of the intervals, and for Holm's adjustment
     uint64_t resamples = 10000; // number of resamples of each bootstrap
     uint64_t seed = 1;          // seed of the bootstrap
-    // The primary metric as "task/metric". In older results the text may be the name of a task,
+    // The primary metric as "task/metric". In older results the text can be the name of a task,
     // which stands for all metrics of the task. Empty: the first quality metric of the results.
     std::string primary;
-    Margins margins; // the declared margins; margin_of() gives the default of any other metric
+    Margins margins; // the declared margins; margin_of() gives the default for each metric without
+                     // a declared margin
     Looks looks = Looks::none;
 };
 
@@ -72,14 +72,14 @@ struct Header {
     std::string model;   // name and hash of the model
     std::string machine; // processor, cores, memory
     std::string title;
-    std::string reference; // the arm with which the other arms are compared
+    std::string reference; // the arm with which all other arms are compared
     std::vector<Arm> arms;
     // Empty: each arm except the sweeps is compared with the reference on the primary metric.
     std::vector<PlannedContrast> contrasts;
     // Arms that run at several budgets of their own, for a curve.
     std::vector<std::string> sweeps;
-    // Arm and budget of each cell that has its own prefill for every prompt. All other cells share
-    // prefills.
+    // Arm and budget of each cell that has its own prefill for every prompt. Cells that are not in
+    // this list share prefills.
     std::vector<std::pair<std::string, std::string>> own_prefills;
     Statistics statistics;
     // The one margin of all metrics, in older results. Newer results have a margin for each metric.
@@ -95,8 +95,8 @@ struct Header {
     // each task. 0: no limit.
     uint64_t items = 0;
     uint32_t batch = 1; // number of documents that take decode steps together
-    // Other facts for readers, in this order: threads, dtypes, positions mode, tokenizer, ABI
-    // version and others.
+    // Further facts for readers, in this order: threads, dtypes, positions mode, tokenizer, ABI
+    // version, and more.
     std::vector<std::pair<std::string, std::string>> facts;
 };
 
@@ -118,8 +118,8 @@ struct Place {
 // averaged before arms are compared.
 struct Item : Place {
     std::string metric; // "hit", "top1", "nll", "kld", "ttft_ms", "decode_ms_p99" ...
-    // The cluster of the item. Items of one document are not independent. Empty: the item is the
-    // only one of its cluster.
+    // The cluster of the item. Items of one document are not independent. An empty text means that
+    // the item is the only item of its cluster.
     std::string document;
     std::string item;   // name of the item, unique within the task
     double value = 0;   // a finite number
@@ -199,11 +199,11 @@ class Writer {
     enum class Mode {
         create, // creates the file, which must not exist
         // Continues an existing file, whose config_hash and shard must be equal. Removes an
-        // incomplete last line. If the headers differ in other fields (statistics, contrasts,
-        // title), the new header replaces the old one. Creates the file if it does not exist.
+        // incomplete last line. If the headers differ in `statistics`, `contrasts` or `title`, the
+        // new header replaces the old header. Creates the file if it does not exist.
         resume,
     };
-    // Throws Error(input) if the file exists and may not be continued. Throws Error(runtime) for
+    // Throws Error(input) if the file exists and must not be continued. Throws Error(runtime) for
     // errors of the system.
     Writer(const std::filesystem::path &path, const Header &header, Mode mode);
     ~Writer();
@@ -211,8 +211,8 @@ class Writer {
     Writer &operator=(const Writer &) = delete;
 
     // Throws Error(usage) for names that are too long and for wrong shapes. Throws Error(runtime)
-    // for numbers that are not finite or out of range, and for errors of the system, for example if
-    // the disk is full.
+    // for numbers that are not finite or out of range. Also throws Error(runtime) for errors of the
+    // system, for example if the disk is full.
     void write(const Record &record);
 
   private:
@@ -240,8 +240,8 @@ ReadResult read_records(const std::filesystem::path &path,
 // Reads only the header of a results file.
 Header read_header(const std::filesystem::path &path);
 
-// Throws Error(input) if the results in `path` belong to another experiment than `wanted`. `there`
-// is the header of `path`. The message describes the difference.
+// Throws Error(input) if the results in `path` do not belong to the experiment `wanted`. `there` is
+// the header of `path`. The message describes the difference.
 void require_same_experiment(const std::filesystem::path &path, const Header &there,
                              const Header &wanted);
 

@@ -118,7 +118,7 @@ Record read_warning(const JsonNode &node) {
     return w;
 }
 
-// Returns the number if it is in range. The reader of records checks the same limits.
+// Returns the number if the number is in range. The reader of records checks the same limits.
 double checked_number(double value, const char *what, const Place &place,
                       double low = -largest_number, double high = largest_number) {
     if (!(value >= low && value <= high))

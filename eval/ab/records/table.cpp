@@ -45,7 +45,7 @@ class Loader {
     static PlaceKey place_of(const Place &p) { return {p.arm, p.budget, p.protocol, p.task}; }
 
     size_t cell_of(const Item &i) {
-        // Records that follow each other usually belong to the same cell, except for the metric.
+        // Two records in a row usually belong to cells that differ only in the metric.
         CellKey key{i.arm, i.budget, i.protocol, i.task, i.metric};
         const auto [at, is_new] = places_.try_emplace(key, table_.cells.size());
         if (is_new) {

@@ -180,7 +180,7 @@ std::string report_data(const Table &table, const Names &names, const Summary &s
             w.row(one.arm, one.budget, one.protocol, one.task, one.text);
     });
     w.list("notes", true, [&] { w.put(w.notes); });
-    // `names` is written last, because the other parts may add names.
+    // `names` is written last, because each of the parts before can add names.
     w.list("names", true, [&] { w.put(w.names.list()); });
     w.out.end_object();
     return w.out.take();

@@ -28,7 +28,7 @@ class PictureWriter {
     }
 
   private:
-    // Prompts may be a few tokens shorter or longer than the length in the task. So lengths within
+    // Prompts can be a few tokens shorter or longer than the length in the task. So lengths within
     // 5% of each other form one group.
     static std::vector<int64_t> length_groups(const std::set<int64_t> &lengths) {
         std::vector<int64_t> firsts;

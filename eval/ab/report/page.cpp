@@ -20,8 +20,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Returns the script of the page. A part of the script comes after the parts that it uses. main.js
-// is the last part and draws the page.
+// Returns the script of the page. The parts of the script are in order: each part comes after the
+// parts that it uses. main.js is the last part and draws the page.
 std::string page_script() {
     std::string out;
     for (const std::string_view part :
@@ -57,7 +57,8 @@ std::string write_report(const fs::path &folder) {
     const Table table = load_table(folder, names);
     const fs::path place = fs::is_directory(folder) ? folder : folder.parent_path();
     const bool has_rule = table.header.plan && table.header.statistics.looks != Looks::none;
-    std::unique_ptr<FileLock> lock; // a look must be recorded before another process makes a look
+    std::unique_ptr<FileLock> lock; // this process must record its look before another process
+                                    // makes a look
     if (has_rule) lock = std::make_unique<FileLock>(place / LookBook::file_name, true);
     LookBook looks = has_rule ? LookBook::read(place, table.header.plan->hash) : LookBook("");
     const Summary summary = summarize(table, names, &looks);

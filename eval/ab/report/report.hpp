@@ -8,9 +8,9 @@
 
 namespace keel::ab {
 
-// One HTML page without external files: tables, and plots that its script draws from data in the
-// page. The page has fewer than `largest` bytes. Parts that do not fit are left out, keep maps
-// first. The page lists the parts that are left out.
+// One HTML page without external files: tables, and plots that the script of the page draws from
+// data in the page. The page has fewer than `largest` bytes. Parts that do not fit are left out,
+// keep maps first. The page lists the parts that are left out.
 std::string report_html(const Table &table, const Names &names, const Summary &summary,
                         size_t largest = 5'000'000);
 

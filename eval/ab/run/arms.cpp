@@ -12,7 +12,7 @@ namespace {
 namespace fs = std::filesystem;
 using pipeline::PipelineConfig;
 
-constexpr uint64_t largest_seed = uint64_t{1} << 53; // the largest seed that a config may have
+constexpr uint64_t largest_seed = uint64_t{1} << 53; // the largest seed that a config accepts
 
 // The arm's pipeline configuration without its policy. If the configuration is equal for two arms,
 // the arms have the same weights, ops and cache form. Two arms with equal configurations can use
@@ -45,7 +45,7 @@ Arms::Arms(const Experiment &experiment, Options options)
 
 Arms::~Arms() {
     bases_.clear();
-    std::error_code error; // errors are ignored, so a log that cannot be deleted stays
+    std::error_code error; // errors are ignored, so a log that Keel cannot delete stays
     for (const fs::path &log : further_logs_) {
         if (fs::file_size(log, error) == 0 && !error) fs::remove(log, error);
     }
@@ -70,8 +70,8 @@ std::unique_ptr<Arms::Base> Arms::make_base(const PipelineConfig &config) {
     options.progress = options_.progress;
     options.max_logit_rows = logit_rows;
     options.batch = experiment_.config.batch;
-    // Room for the parents, for an equal number of sessions that are measured, and for one session
-    // that is copied for further questions.
+    // The plan has room for the parents, for an equal number of measured sessions, and for one
+    // session that is copied for further questions.
     options.sequences = 2 * options.batch + 1;
     options.several_policies = true;
     options.quiet_fallbacks =
@@ -84,7 +84,8 @@ bool Arms::may_share(size_t run) const {
     const Run &r = experiment_.runs[run];
     // An arm with kv.max_mib does not share a prefill, because all copies of a session count
     // against one limit. An arm with an eviction log does not share a prefill either. If a copy
-    // evicts a slot, its parent still holds the slot, so the logged eviction would free no memory.
+    // evicts a slot, the parent of the copy still holds the slot. So the logged eviction would free
+    // no memory.
     const bool is_logged = !options_.log_folder.empty() && !r.keeps_all;
     return options_.share_prefill && !r.is_rerun && !r.acts_in_prefill &&
            !r.config.kv.max_bytes() && !is_logged;

@@ -14,8 +14,8 @@ namespace keel::ab {
 
 // Holds the pipelines of an experiment's runs, and opens sessions that have read a prompt. Arms
 // that differ only in their policy share a pipeline. If these arms evict nothing while the prompt
-// is read, they also share the prefill: the session is forked for each arm. If the experiment has a
-// `batch`, sessions of a run may take decode steps together.
+// is read, these arms also share the prefill: the session is forked for each arm. If the experiment
+// has a `batch`, sessions of a run can take decode steps together.
 class Arms {
   public:
     struct Options {
@@ -41,8 +41,8 @@ class Arms {
     struct Opened {
         std::unique_ptr<Session> session;
         // Bytes that the core holds for the policy after the prompt. Questions are asked in copies
-        // of the session; a copy does not have the arrays that evictions between chunks leave in
-        // the original.
+        // of the session. A copy does not have the arrays that evictions between chunks leave in
+        // the original session.
         uint64_t policy_bytes = 0;
         // The peak of the bytes of cache and policy data up to now. A copy of the session counts
         // the peak of the copy.
@@ -69,11 +69,11 @@ class Arms {
                       std::span<const int32_t> prompt) {
         return open_by_itself(run, seed, document, prompt, false);
     }
-    // Sets how many recent prompts keep their shared prefills. The number is 1 at first, and at
-    // most the experiment's `batch`.
+    // Sets how many recent prompts keep their shared prefills. The number is 1 before the first
+    // call. The number must not exceed the experiment's `batch`.
     void keep_prompts(size_t count);
-    // The batch in which the sessions that open() returns for a run take steps together. NULL if
-    // the experiment has no `batch`.
+    // The batch for a run: the sessions that open() returns for this run take steps together in
+    // this batch. NULL if the experiment has no `batch`.
     SessionBatch *batch(size_t run);
     // True if the run shares its prefill with another run.
     bool shares(size_t run);
@@ -89,15 +89,15 @@ class Arms {
     Pipeline &pipeline(size_t run) { return *base(run).pipeline; }
     // The tokenizer of the reference.
     const Tokenizer &tokenizer() { return *pipeline(0).tokenizer(); }
-    // Bytes of a cache that keeps all `tokens` tokens: the cache of the reference, or of a run,
-    // which may have other cache dtypes.
+    // Bytes of a cache that keeps all `tokens` tokens. The first function is for the cache of the
+    // reference. The second function is for the cache of a run, whose cache dtypes can differ.
     uint64_t full_bytes(int64_t tokens) { return full_bytes(0, tokens); }
     uint64_t full_bytes(size_t run, int64_t tokens);
 
     static constexpr uint32_t logit_rows = 64; // limit for the rows of logits of one step
 
   private:
-    // A session that has read a prompt. Several runs fork it.
+    // A session that has read a prompt. Several runs fork this session.
     struct Parent {
         std::unique_ptr<Session> session; // the session after the prompt
         std::vector<int32_t> prompt;
@@ -106,7 +106,8 @@ class Arms {
     };
     // Runs that share prefills.
     struct Group {
-        // Evicts nothing, and collects the data that all policies of the group need.
+        // This policy setup evicts nothing, and collects the data that all policies of the group
+        // need.
         PolicySetup *plan = nullptr;
         std::vector<PolicySetup *> members;
         Collected gathered; // the data that the policies of all members collect

@@ -26,8 +26,8 @@ void require_room_for_logits(const std::string &task, size_t tokens, size_t voca
                     task, tokens, vocab, most_logits >> 20, texts > 1 ? " or 'batch'" : "");
 }
 
-// The tokens that the model reads: all but the last. The last token is only scored, because the
-// token after it is not known.
+// The tokens that the model reads: all tokens of the text except the last one. The last token is
+// only scored, because the token after the last token is not known.
 std::span<const int32_t> feed_of(const Unit &unit) {
     return std::span(unit.continuation).first(unit.continuation.size() - 1);
 }
@@ -78,8 +78,8 @@ void check_room_for_logits(const PlannedTask &task, Arms &arms) {
     }
 }
 
-// If the run is the reference, makes room for the reference's logits. For another run, checks that
-// the reference's logits have the right shape.
+// If the run is the reference, makes room for the reference's logits. If the run is not the
+// reference, checks that the reference's logits have the right shape.
 void Continuations::make_room_for_logits(const Place &place, size_t run,
                                          std::span<const Member> members) {
     const auto vocab = static_cast<size_t>(context_.arms.pipeline(run).model().vocab_size);

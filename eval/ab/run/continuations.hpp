@@ -8,8 +8,8 @@
 namespace keel::ab {
 
 // Scores how well an arm predicts the text after a prompt. Texts run one after the other, or
-// several at the same time in a batch. The reference must run first, because the other runs are
-// compared with its logits.
+// several at the same time in a batch. The reference must run first, because all later runs are
+// compared with the reference's logits.
 class Continuations {
   public:
     explicit Continuations(ItemContext &context) : context_(context) {}
@@ -34,8 +34,9 @@ class Continuations {
 };
 
 // Throws Error(input) if the reference's logits of a batch would need too much memory. The function
-// is called before the first measurement. If the error came only at a later batch, the experiment
-// could end after hours. Another `batch` could then not continue the results of the experiment.
+// is called before the first measurement. If a later batch caused the error, the experiment could
+// end after hours. The user could not continue these results with a smaller `batch`, because Keel
+// refuses results of another batch size.
 void check_room_for_logits(const PlannedTask &task, Arms &arms);
 
 } // namespace keel::ab

@@ -13,7 +13,7 @@ struct Cost {
         uint64_t documents = 0, questions = 0, runs = 0; // runs: number of arms x budgets x seeds
         // Tokens of all runs. An answer counts with its largest possible length.
         uint64_t prefill_tokens = 0, decode_tokens = 0;
-        // Decode steps of all runs. One step may decode tokens of several documents.
+        // Decode steps of all runs. One step can decode tokens of several documents.
         uint64_t decode_steps = 0;
         // Time of all runs, including the work of the policies.
         double seconds = 0;

@@ -58,7 +58,8 @@ void CostProbe::measure(const PlannedTask &task, Protocol protocol, Sample &samp
 
 std::vector<double> CostProbe::estimate(const PlannedTask &task, Protocol protocol,
                                         size_t documents) {
-    // patience: if the longest prompt takes more seconds than this, the shortest is not measured.
+    // patience: if the longest prompt takes more than this number of seconds, the shortest prompt
+    // is not measured.
     constexpr double patience = 30, same_length = 1.05;
     context_.arms.keep_prompts(task.at_once);
     std::vector<Sample> all = samples(task, protocol, documents);

@@ -18,8 +18,8 @@ class CostProbe {
     void warm_up();
     // Estimates the seconds of each run for a task. The result is [runs]. The time to read a prompt
     // depends on the length of the prompt. This time is measured for the longest and the shortest
-    // of the first `documents` documents, and interpolated for the other documents. The remaining
-    // time is proportional to the number of answers.
+    // of the first `documents` documents. For all documents between these two, the time is
+    // interpolated. The remaining time is proportional to the number of answers.
     std::vector<double> estimate(const PlannedTask &task, Protocol protocol, size_t documents);
     // Like estimate(), for a speed task. Measures one prompt of each depth, and some decode steps
     // after the prompt.

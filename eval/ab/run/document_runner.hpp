@@ -20,7 +20,7 @@ class DocumentRunner {
     // take steps together.
     void run(const PlannedTask &task, Protocol protocol, size_t first, size_t count);
     // Writes a warning if some expected answers have only one token. Under the protocol
-    // whole_prompt, this token is computed before the eviction.
+    // whole_prompt, the only token of such an answer is computed before the eviction.
     void warn_of_short_answers(const PlannedTask &task);
 
   private:

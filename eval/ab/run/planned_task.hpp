@@ -15,8 +15,8 @@ namespace keel::ab {
 struct PlannedTask {
     const Task *task = nullptr;
     std::unique_ptr<TaskItems> items; // NULL for a speed task
-    size_t documents = 0;             // number of documents; --items may lower it
-    Longest longest;                  // bounds for these documents; not set for a speed task
+    size_t documents = 0;             // number of documents; --items can lower this number
+    Longest longest;                  // length bounds for these documents; not set for a speed task
     // For a continuation. True: tokens are fed one by one, in decode steps, because an arm evicts
     // in decode steps.
     bool one_by_one = true;

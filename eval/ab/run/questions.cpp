@@ -49,8 +49,8 @@ void Questions::run(const PlannedTask &task, const Place &place, size_t run,
         for (const Question &question : member.unit.questions) {
             const bool finished = context_.results.is_finished(place, question.item);
             is_pending = is_pending || !finished;
-            // In a batch, finished questions are answered again too, because the other rows of a
-            // batch affect the rounding of an answer.
+            // In a batch, finished questions are answered again too, because all rows of a batch
+            // affect the rounding of each answer.
             if (!finished || task.at_once > 1) wanted.push_back({&member, &question});
         }
     }

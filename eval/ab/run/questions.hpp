@@ -15,9 +15,9 @@ class Questions {
     ~Questions();
 
     // Each question is asked in a copy of the session. So each question starts from the cache after
-    // the prompt. With kv.max_mib, the copies would share one limit. So with kv.max_mib, the prompt
-    // is read again for each question. If documents run in a batch, task.at_once questions are
-    // answered at the same time.
+    // the prompt. With kv.max_mib, all copies together would have to stay within one limit. So with
+    // kv.max_mib, the prompt is read again for each question. If documents run in a batch,
+    // task.at_once questions are answered at the same time.
     void run(const PlannedTask &task, const Place &place, size_t run,
              std::span<const Member> members);
 

@@ -65,7 +65,7 @@ void Results::lock() {
 
 // Returns the --items of the run that wrote the existing results. Returns 0 if that run had no
 // --items, or if there are no results. Throws Error(usage) if this run would compute only a part of
-// a batch whose results may exist already.
+// a batch, and if the results of this batch can exist already.
 uint64_t Results::check_items(std::span<const PlannedTask> tasks) const {
     std::error_code error;
     if (!options_.resume || experiment_.config.batch == 1 || !fs::exists(file(), error)) return 0;
@@ -90,7 +90,7 @@ uint64_t Results::check_items(std::span<const PlannedTask> tasks) const {
 }
 
 // Returns the items of the last batch, if `--items` shortened this batch when the batch was
-// measured. If the batch has more documents now, the batch's numbers may be rounded differently.
+// measured. If the batch has more documents now, the batch's numbers can be rounded differently.
 std::set<std::string> Results::cut_short(std::span<const PlannedTask> tasks,
                                          uint64_t items_before) const {
     std::set<std::string> names; // each name is "TASK\nITEM"
@@ -166,14 +166,16 @@ void Results::open(std::span<const PlannedTask> tasks, const Header &of_run) {
         reopen_shard(experiment_.config.output, options_.shard);
     }
     const bool exists = fs::exists(file(), error);
-    const uint64_t items_before = check_items(tasks); // before the writer replaces the header
+    const uint64_t items_before = check_items(tasks); // this check must come before the writer
+                                                      // replaces the header
     if (exists && !options_.resume) {
-        read_header(file()); // throws if the file has no results; so other files are never deleted
+        read_header(file()); // throws if the file has no results; so Keel never deletes a file
+                             // without results
         fs::remove(file(), error);
     }
     // The header keeps the old number of items until the items of a shortened batch are removed
-    // from the file. So if this process crashes before that, the next run finds and removes these
-    // items too.
+    // from the file. So if this process crashes before the items are removed, the next run finds
+    // and removes these items too.
     Header header = of_run;
     if (experiment_.config.batch > 1 && exists && options_.resume) header.items = items_before;
     writer_ = std::make_unique<Writer>(file(), header, Writer::Mode::resume);
@@ -183,7 +185,7 @@ void Results::open(std::span<const PlannedTask> tasks, const Header &of_run) {
             options_.say(fmt::format("continuing {}: {} items are already measured",
                                      printable(experiment_.config.output.string(), 200),
                                      finished_.size()));
-        // finished_items() may have replaced the file. So the header of this run is written to the
+        // finished_items() can have replaced the file. So the header of this run is written to the
         // file afterwards.
         writer_ = std::make_unique<Writer>(file(), of_run, Writer::Mode::resume);
     }

@@ -16,8 +16,8 @@ namespace keel::ab {
 inline constexpr size_t first_reruns = 8;
 
 // Manages the file of results that this process writes, and knows the items that are finished.
-// Before open(), no item is finished, and all records are dropped; a measurement of the cost uses
-// this state.
+// Before open(), no item is finished, and all records are dropped. A measurement of the cost never
+// calls open(), so the measurement works in this state.
 class Results {
   public:
     // `experiment` and `options` must outlive this object.
@@ -25,9 +25,10 @@ class Results {
         : experiment_(experiment), options_(options) {}
 
     std::filesystem::path file() const;
-    // Creates the folder and locks the results. The lock is needed because two processes that write
-    // the same items would not see each other's results, and would delete each other's logs. Throws
-    // Error(usage) if another process has the lock, or if the folder has files but no results.
+    // Creates the folder and locks the results. Without the lock, two processes could write the
+    // same items. Each process would compute items that the second process already has, and each
+    // process would delete the logs of the second process. Throws Error(usage) if another process
+    // has the lock, or if the folder has files but no results.
     void lock();
     // Throws the errors that open() would throw for the existing results. Changes nothing.
     void check(std::span<const PlannedTask> tasks, const Header &header) const;
@@ -65,7 +66,8 @@ class Results {
     std::set<std::string> finished_;
     std::set<std::string> warnings_;                 // the warnings in the results, as lines
     std::map<std::string, double> reference_values_; // the values of the reference's items
-    // Tasks (with protocol) for which the reference's second run gave other numbers than the first.
+    // Tasks (with protocol) for which the reference's second run gave different numbers than the
+    // first run.
     std::set<std::string> differing_;
     uint64_t written_ = 0;
 };

@@ -33,7 +33,8 @@ class RunProgress {
     bool reports_ = false;
     uint64_t done_ = 0, total_ = 0, per_document_ = 0;
     double found_ = 0; // the part of done_ that an earlier process finished
-    uint64_t before_ = 0, documents_ = 1, part_ = 0, parts_ = 1; // for the current documents
+    uint64_t before_ = 0, documents_ = 1, part_ = 0, parts_ = 1; // all four numbers are about the
+                                                                 // current documents
 };
 
 // Throws Error(runtime) "cancelled" if HostServices::request_cancel was called.

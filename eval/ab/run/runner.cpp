@@ -15,7 +15,8 @@ Runner::Runner(const Experiment &experiment, const RunOptions &options)
     : experiment_(experiment), options_(options), results_(experiment, options_) {
     const Config &c = experiment.config;
     const bool logs = c.eviction_logs && !options.cost_only;
-    if (logs) results_.lock(); // before the constructor of Arms checks that it can write logs
+    // The lock comes before the constructor of Arms, which checks that it can write logs.
+    if (logs) results_.lock();
     Arms::Options of_arms;
     of_arms.host = options.host;
     of_arms.progress = options.loading;

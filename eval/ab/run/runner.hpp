@@ -13,7 +13,7 @@
 namespace keel::ab {
 
 // Runs an experiment's items through all arms, and writes each number immediately. Without `batch`,
-// the numbers of an item do not depend on other items, on the shard, or on interruptions. With
+// the numbers of an item depend only on this item, and not on the shard or on interruptions. With
 // `batch`, documents take steps together, and the numbers depend on the documents in the batch. So
 // each document has a fixed batch, a shard takes whole batches, and an interrupted batch is
 // computed again as a whole.

@@ -60,7 +60,7 @@ std::string Shard::file_name() const {
 
 Shard parse_shard(std::string_view text) {
     const size_t slash = text.find('/');
-    // 0 stands for a text that is not a number, because neither number may be 0.
+    // 0 stands for a text that is not a number, because index and count must not be 0.
     const uint32_t index = whole_number(text.substr(0, slash)).value_or(0);
     const uint32_t count =
         slash == std::string_view::npos ? 0 : whole_number(text.substr(slash + 1)).value_or(0);

@@ -14,7 +14,8 @@ namespace keel::ab {
 
 // The part of an experiment's documents that this process takes. Of each `count` consecutive
 // documents, the process takes one. The place of this document among the `count` documents varies
-// at random, because the lengths and depths of a task change regularly with the document's number.
+// at random. The reason is that the lengths and depths of a task change regularly with the
+// document's number.
 struct Shard {
     uint32_t index = 1, count = 1; // index is from 1 to count
 
@@ -26,18 +27,19 @@ struct Shard {
     bool operator==(const Shard &) const = default;
 };
 
-// Parses a text such as "2/4". Throws Error(usage) if it is invalid.
+// Parses a text such as "2/4". Throws Error(usage) if the text is invalid.
 Shard parse_shard(std::string_view text);
 
 // Reads the shard of this process from the environment that mpirun or srun sets:
-// OMPI_COMM_WORLD_RANK and OMPI_COMM_WORLD_SIZE, or PMI_RANK and PMI_SIZE. Returns nullopt if they
-// are not set, or if there is only one process. Throws Error(usage) for invalid numbers. `get` has
-// the meaning of getenv().
+// OMPI_COMM_WORLD_RANK and OMPI_COMM_WORLD_SIZE, or PMI_RANK and PMI_SIZE. Returns nullopt if these
+// variables are not set, or if there is only one process. Throws Error(usage) for invalid numbers.
+// `get` has the meaning of getenv().
 std::optional<Shard> shard_from_environment(const std::function<const char *(const char *)> &get);
 
 // Locks a file while this object exists. Creates the file if it does not exist. The system releases
-// the lock when the process ends for any reason. If another process has the lock: waits for the
-// lock if `wait` is true, else throws Error(usage). Throws Error(runtime) for errors of the system.
+// the lock when the process ends for any reason. If another process has the lock and `wait` is
+// true, waits for the lock. If `wait` is false, throws Error(usage). Throws Error(runtime) for
+// errors of the system.
 class FileLock {
   public:
     FileLock(const std::filesystem::path &path, bool wait);
@@ -49,8 +51,8 @@ class FileLock {
     int fd_;
 };
 
-// Marks a shard as not complete, because it runs again, possibly with other documents. Throws
-// Error(runtime) for errors of the system.
+// Marks a shard as not complete, because the shard runs again, possibly with different documents.
+// Throws Error(runtime) for errors of the system.
 void reopen_shard(const std::filesystem::path &folder, const Shard &shard);
 
 // Marks a shard as complete. `key` identifies the run: its config hash and its number of documents.

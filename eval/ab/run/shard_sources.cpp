@@ -134,7 +134,7 @@ class Sources {
         if (!index) return;
         const std::string name = fmt::format("{}={}", kubernetes_index, *index);
         uint32_t count = count_;
-        // Another source may give the number.
+        // Another source can give the number of shards.
         if (count == 0 && !found_.empty()) count = found_.front().shard.count;
         if (count == 0)
             throw_error(ErrorKind::usage,

@@ -23,9 +23,9 @@ struct ShardOptions {
 // - A Kubernetes indexed job: JOB_COMPLETION_INDEX, from 0. Kubernetes does not give the number of
 //   completions, so --shards N or KEEL_SHARDS must give it.
 // --shard 1/1 and --shards 1 mean the whole experiment, whatever the launcher sets. A job array of
-// different experiments needs one of them. If no source is present, the process takes the whole
-// experiment. Throws Error(usage) for invalid numbers, for sources that name different shards, and
-// for a number of shards without a source for the index. `get` is getenv.
+// different experiments needs one of these two options. If no source is present, the process takes
+// the whole experiment. Throws Error(usage) for invalid numbers, for sources that name different
+// shards, and for a number of shards without a source for the index. `get` is getenv.
 Shard choose_shard(const ShardOptions &options,
                    const std::function<const char *(const char *)> &get);
 

@@ -9,8 +9,8 @@
 
 namespace keel::ab {
 
-// Runs a speed task. For each depth, measures all runs in several rounds. Each round has the
-// opposite order of the round before. So a slow change of the machine's speed affects all runs
+// Runs a speed task. For each depth, measures all runs in several rounds. The order of the runs is
+// reversed from one round to the next. So a slow change of the machine's speed affects all runs
 // equally.
 class SpeedRounds {
   public:
@@ -25,9 +25,10 @@ class SpeedRounds {
     };
     // Times in seconds.
     struct Times {
-        double first;              // from the beginning of the prompt to the first token
-        std::vector<double> steps; // for each decode step
-        Item memory;               // has only the members that Measured::fill() sets
+        double first;              // the time from the beginning of the prompt to the first token
+        std::vector<double> steps; // the time of each decode step
+        Item memory;               // in this item, only the members that Measured::fill() sets have
+                                   // values
     };
     Times measure(const PlannedTask &task, const Seeded &run, int64_t depth, int64_t decode);
     void write(const PlannedTask &task, const Seeded &run, int64_t depth, size_t round,

@@ -6,8 +6,9 @@
 namespace keel::ab {
 namespace {
 
-// `each`: tokens in the sampled documents; the sum is scaled to all documents. `once`: tokens of
-// the reference's second run; they are not scaled, because this run takes only the first documents.
+// `each`: the tokens in the sampled documents. This sum is scaled to all documents. `once`: the
+// tokens of the reference's second run. This sum is not scaled, because the second run takes only
+// the first documents.
 struct Sum {
     double each = 0, once = 0;
     void add(double of_each, double of_first) {
@@ -23,7 +24,7 @@ struct Sum {
 
 Cost::Row count_work(const PlannedTask &task, Protocol protocol, size_t sampled,
                      const Experiment &experiment, Arms &arms) {
-    // per_document: number of runs; capped: number of runs with kv.max_mib
+    // per_document: the number of runs. capped: the number of runs with kv.max_mib.
     uint64_t per_document = 0, capped = 0;
     for (const Run &run : experiment.runs) {
         per_document += run.is_rerun ? 0 : run.seeds.size();
@@ -44,15 +45,17 @@ Cost::Row count_work(const PlannedTask &task, Protocol protocol, size_t sampled,
         return row;
     }
     Sum prefill, decode, steps, questions;
-    // together: tokens of the units that take steps together. longest: tokens of the longest of
-    // these units.
+    // Units (prompts with their questions) take steps together. `together` is the number of tokens
+    // that these units decode. `longest` is the number of tokens that the longest of these units
+    // decodes.
     double together = 0, longest = 0;
     size_t members = 0;
     const auto runs = static_cast<double>(per_document);
     for (size_t d = 0; d < sampled; ++d) {
         const double again = d / task.at_once * task.at_once < first_reruns ? 1 : 0;
-        // The steps for units that run together. When an answer ends, another answer takes the free
-        // place in the batch. At the end, the longest answer may run alone.
+        // Counts the decode steps of the units that run together. When an answer ends, another
+        // answer takes the free place in the batch. So at the end, the longest answer can run
+        // alone.
         const auto part = [&] {
             const double n =
                 std::max(std::ceil(together / static_cast<double>(task.at_once)), longest);

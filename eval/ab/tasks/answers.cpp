@@ -12,8 +12,8 @@ bool is_space(char c) {
     return c == ' ' || c == '\t' || c == '\n' || c == '\r' || c == '\f' || c == '\v';
 }
 
-// Changes only ASCII letters, so that the result does not depend on the locale. The scoring scripts
-// of SQuAD and LongBench do the same for English.
+// Changes only ASCII letters to lower case, so that the result does not depend on the locale. For
+// English, the scoring scripts of SQuAD and LongBench give the same result.
 std::string lower(std::string_view text) {
     std::string out(text);
     for (char &c : out) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;

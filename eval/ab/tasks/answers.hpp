@@ -12,9 +12,9 @@ namespace keel::ab {
 double answer_score(AnswerMetric metric, std::string_view answer,
                     std::span<const std::string> expected);
 
-// True if the answer contains all words of one expected answer, in this order and with no other
-// word between them. Ignores case, punctuation and the articles "a", "an" and "the". Other words
-// may come before and after.
+// True if the answer contains all words of one expected answer, in this order and with no further
+// word between them. Ignores case, punctuation and the articles "a", "an" and "the". The answer can
+// have more words before and after the expected answer.
 bool contains_words(std::string_view answer, std::span<const std::string> expected);
 
 // Returns the first sentence of the first line. In the documents of the tasks "passkey" and

@@ -17,8 +17,8 @@ std::vector<std::string> words(std::string_view text) {
     return out;
 }
 
-// Words from the training corpus of the model models/tiny. Other words would make the task much
-// harder for this model.
+// Words from the training corpus of the model models/tiny. Words that are not in this corpus would
+// make the task much harder for models/tiny.
 const std::vector<std::string> first_names =
     words("Lily Tom Anna Ben Mia Sam Lucy Max Sue Tim Amy Jack Emma Leo Rose Bob Ella Finn Zoe Dan "
           "Kim Joe Nina Ted Ivy Roy Jane Carl Ruth Paul");
@@ -29,7 +29,8 @@ const std::vector<std::string> colors =
 const std::vector<std::string> objects = words("key ball stone shell coin ring leaf book doll kite "
                                                "bell toy map rope lamp spoon feather button");
 
-// Returns `at` if it is a boundary between UTF-8 characters, else the nearest boundary before `at`.
+// Returns `at` if `at` is a boundary between UTF-8 characters. Otherwise returns the nearest
+// boundary before `at`.
 size_t character_boundary(std::string_view text, size_t at) {
     at = std::min(at, text.size());
     while (at > 0 && at < text.size() && (static_cast<unsigned char>(text[at]) & 0xC0U) == 0x80)

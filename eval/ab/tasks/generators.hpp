@@ -7,8 +7,8 @@
 #include <string_view>
 #include <vector>
 
-// Generates recall documents. A recall document has facts and filler text, and then questions about
-// the facts. The plain texts use words on which the model models/tiny was trained.
+// Generates recall documents. A recall document has facts and filler text, followed by questions
+// about the facts. The plain texts use words on which the model models/tiny was trained.
 namespace keel::ab {
 
 // Makes filler text, which separates facts. The filler consists of pieces of a given text in random

@@ -167,8 +167,8 @@ class JsonlItems : public TaskItems {
         line.text.opening = task_.prompt.substr(i + 7);
     }
 
-    // Splits a line in RULER's form. The last line of `input` that is not empty is the question;
-    // everything before is the context.
+    // Splits a line in RULER's form. The last line of `input` that is not empty is the question.
+    // The text before this line is the context.
     void split_last_line(const std::string &input, Line &line, size_t number) const {
         const size_t last = input.find_last_not_of(" \t\r\n");
         const size_t cut = last == std::string::npos ? last : input.rfind('\n', last);
@@ -184,7 +184,8 @@ class JsonlItems : public TaskItems {
     const Tokenizer &tokenizer_;
     const PromptForm form_;
     std::vector<Line> lines_;
-    std::map<std::string, std::string> contexts_; // from each context to the first item that has it
+    std::map<std::string, std::string> contexts_; // maps each context to the first item that has
+                                                  // this context
 };
 
 } // namespace

@@ -13,10 +13,10 @@
 
 namespace keel::ab {
 
-// The texts of one question about a context. PromptForm makes a prompt from them.
+// The texts of one question about a context. PromptForm makes a prompt from these texts.
 struct PromptText {
     std::string context, question;
-    std::string opening; // the first words of the answer, given to the model as input; may be empty
+    std::string opening; // the first words of the answer, given to the model as input; can be empty
 };
 
 // The tokens of a PromptText. The whole prompt is context, then question, then opening.
@@ -24,14 +24,16 @@ struct PromptTokens {
     // includes everything before the context, for example the system prompt
     std::vector<int32_t> context;
     std::vector<int32_t> question; // at least one token
-    std::vector<int32_t> opening;  // in a chat, begins with the marks that end the user's turn
-    // True if encoding the whole prompt as one text gives other tokens.
+    std::vector<int32_t> opening;  // in a chat, `opening` begins with the marks that end the user's
+                                   // turn
+    // True if the tokens differ when the whole prompt is encoded as one text.
     bool split_changes_tokens = false;
 };
 
 // Makes prompts with questions, either as plain text or as one user turn of a chat template. In a
 // chat, the context and the question are the user's text, and the opening begins the model's
-// answer. Only the marks of the template become special tokens; marks inside the texts do not.
+// answer. Only the marks of the template become special tokens. A mark inside of a text stays plain
+// text.
 class PromptForm {
   public:
     // A form that makes prompts as plain text.
@@ -41,10 +43,10 @@ class PromptForm {
     PromptForm(ChatTemplate chat, std::optional<std::string> system)
         : chat_(std::move(chat)), system_(std::move(system)) {}
 
-    // Chooses the form that an experiment's file asks for (`chat`), with the chat template in the
-    // files of the model if `chat` is "auto". Throws Error(input) with the place in the
-    // experiment's file if the template does not exist, or if Keel does not know the model's
-    // template.
+    // Chooses the form that the key `chat` in an experiment's file requests. If the template of
+    // `chat` is "auto", the function takes the chat template in the files of the model. Throws
+    // Error(input) with the place in the experiment's file if the template does not exist, or if
+    // Keel does not know the model's template.
     static PromptForm choose(const Chat &chat, const std::filesystem::path &model);
 
     bool is_chat() const { return chat_.has_value(); }
@@ -55,8 +57,8 @@ class PromptForm {
     PromptTokens tokens(const Tokenizer &tokenizer, const PromptText &text) const;
     // True if this token ends an answer.
     bool ends_answer(const Tokenizer &tokenizer, int32_t id) const;
-    // Returns the part of the answer before the first end mark. For end marks that are several
-    // tokens. Returns nullopt if the answer has no end mark.
+    // Returns the part of the answer before the first end mark. This function is for end marks that
+    // consist of several tokens. Returns nullopt if the answer has no end mark.
     std::optional<std::string> before_end(const Tokenizer &tokenizer,
                                           const std::string &answer) const;
 

@@ -118,8 +118,9 @@ class Recall : public TaskItems {
                answer.find_first_of(".\n", begin) != std::string::npos;
     }
 
-    // The number of the document determines its length and depth. The length changes first, then
-    // the depth. So the first few documents cover all combinations.
+    // The number of the document determines its length and depth. From one document to the next,
+    // the length changes first. The depth changes after all lengths have occurred. So the first few
+    // documents cover all combinations.
     std::vector<Unit> units(size_t document, Protocol protocol) const override {
         const size_t lengths = task_.lengths.size(),
                      depths = static_cast<size_t>(std::max<int64_t>(task_.depths, 1));

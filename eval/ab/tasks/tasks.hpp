@@ -13,7 +13,8 @@
 
 namespace keel::ab {
 
-// A question. The model gets the question after it has read the context and the policy has evicted.
+// A question. The model gets the question after two events: the model has read the context, and the
+// policy has evicted.
 struct Question {
     std::string item; // name of the item, unique within the task
     // The part of the prompt that the model reads after the eviction.
@@ -26,13 +27,14 @@ struct Question {
 // A prompt, and the measurement after it: either answers to questions, or a continuation.
 struct Unit {
     std::string document; // id of the document; documents are the clusters of the statistics
-    // The tokens before the eviction: the policy gets the event "end of the prompt" after them.
+    // The tokens before the eviction. After these tokens the policy gets the event "end of the
+    // prompt".
     std::vector<int32_t> prompt;
     std::vector<Question> questions; // each question starts from the cache after the prompt
     // Used instead of questions: the tokens that follow the prompt in the text. The model reads all
-    // but the last token. All but the first token are scored.
+    // tokens except the last one. All tokens except the first one are scored.
     std::vector<int32_t> continuation;
-    // True if encoding context and question as one text gives other tokens.
+    // True if the tokens differ when context and question are encoded as one text.
     bool split_changes_tokens = false;
 };
 
@@ -44,18 +46,19 @@ struct Longest {
     std::string prompt_at, whole_at;
 };
 
-// The documents of a task. units() makes each document when it is needed, with a tokenizer. All
-// arms with this tokenizer get the same documents.
+// The documents of a task. units() makes each document with a tokenizer, when the document is
+// needed. All arms with this tokenizer get the same documents.
 class TaskItems {
   public:
     virtual ~TaskItems() = default;
     virtual size_t documents() const = 0;
-    virtual bool has_question() const = 0; // if false, all protocols are equal for this task
-    // The upper bounds for the first `documents` documents. The function may encode all of these
-    // documents.
+    virtual bool has_question() const = 0; // if false, the task has the same results under all
+                                           // protocols
+    // The upper bounds for the first `documents` documents. If necessary, the function encodes all
+    // of these documents.
     virtual Longest longest(size_t documents) const = 0;
     // Makes a document. `document` is from 0 to documents() - 1. With the protocol question_blind,
-    // all questions follow one prompt. With the other protocols, each question has a unit of its
+    // all questions follow one prompt. With all other protocols, each question has a unit of its
     // own.
     virtual std::vector<Unit> units(size_t document, Protocol protocol) const = 0;
     virtual std::string score_name() const = 0; // name of the answers' metric: "hit", "f1"
@@ -79,7 +82,8 @@ template <typename Action> auto at_task(const Task &task, Action &&action) {
 
 // Makes the documents of a task. `model` is the model's folder or file; the function looks for text
 // files next to the model. Throws Error(input) with the place of the task if a file does not exist
-// or does not fit the task. Not for speed tasks, which have no documents.
+// or does not fit the task. Do not call this function for speed tasks, because speed tasks have no
+// documents.
 std::unique_ptr<TaskItems> make_task_items(const Task &task, const Tokenizer &tokenizer,
                                            const std::filesystem::path &model,
                                            const PromptForm &form = {});

@@ -11,7 +11,7 @@ namespace keel::ab {
 // Computes the mean, the interval of the mean, and the quantiles of one cell.
 CellSummary summarize_cell(const Cell &cell, const Statistics &statistics);
 
-// Fills in the median and the quantiles of `values`, which may be in any order.
+// Fills in the median and the quantiles of `values`. The values can be in any order.
 template <typename Row> void fill_quantiles(Row &row, std::vector<double> values) {
     std::sort(values.begin(), values.end());
     row.median = quantile(values, 0.5);

@@ -86,11 +86,11 @@ bool is_same(const Cell &first, const Cell *second, const Names &names) {
 }
 
 // Finds the contrasts that are equal reruns. Equal hits alone are no proof, because different
-// computations may give the same hits. nll, kld and perplexities show any difference in the
-// computation. If all of these are equal to the bit for an arm at a budget, the other equal
-// contrasts of this arm and budget are equal reruns too. If one program ran one experiment twice
-// (same_config), it is enough that the quality numbers of all cells are equal; cells that the
-// options do not select count too.
+// computations can give the same hits. nll, kld and perplexities show any difference in the
+// computation. If all nll, kld and perplexities of an arm at a budget have equal bits, all equal
+// contrasts of this arm and budget are equal reruns. If the same build of Keel ran one experiment
+// twice (same_config), it is enough that the quality numbers of all cells are equal. Cells that the
+// options do not select must be equal too.
 void find_equal_reruns(Comparison &comparison, const Table &before, const Cells &after,
                        const Names &names) {
     if (!comparison.same_experiment) return;
@@ -119,8 +119,9 @@ void find_equal_reruns(Comparison &comparison, const Table &before, const Cells 
 }
 
 // Throws Error(input) if items have the same name but different contents. Names of items are mostly
-// numbers, so experiments with other lengths, seeds or texts have the same names. Returns the
-// number of prompts whose lengths differ because another model splits the text into other tokens.
+// numbers, so experiments with different lengths, seeds or texts have the same names. Returns the
+// number of prompts whose lengths differ because the two models split the text into different
+// tokens.
 uint64_t check_items(const Cell &first, const Cell &second, bool same_model, const Names &names) {
     uint64_t other_lengths = 0;
     for (size_t i = 0, j = 0; i < first.points.size() && j < second.points.size();) {
@@ -234,7 +235,7 @@ Comparison compare_results(const fs::path &first, const fs::path &second,
     Cells cells;
     for (const Cell &cell : after.cells) cells[cell] = &cell;
     const CellChoice choice(before, cells, options);
-    // A comparison may have hundreds of contrasts. With hundreds of contrasts, intervals reach
+    // A comparison can have hundreds of contrasts. With hundreds of contrasts, intervals reach
     // farther into the tails than with a few planned contrasts, so more resamples are needed.
     constexpr uint64_t most_resamples = 1'000'000;
     out.statistics.resamples = std::max(

@@ -24,9 +24,10 @@ struct CompareOptions {
 
 struct Comparison {
     Statistics statistics;
-    std::string first, second;    // title, commit and model of each experiment
-    bool same_config = false;     // the config hashes are equal: same program and same experiment
-    bool same_experiment = false; // the same experiment, possibly run by another program
+    std::string first, second;       // title, commit and model of each experiment
+    bool same_config = false;        // the config hashes are equal: the same build of Keel ran the
+                                     // same experiment
+    bool same_experiment = false;    // the same experiment, possibly run by another build of Keel
     std::vector<Contrast> contrasts; // A is the second experiment, B is the first
     // Notes about cells and items that only one experiment has, and about different models.
     std::vector<std::string> notes;
@@ -34,8 +35,8 @@ struct Comparison {
     uint64_t decided = 0;
     // Number of deciding contrasts whose loss is shown to be larger than the margin.
     uint64_t worse = 0;
-    // Number of deciding contrasts with an open result: the loss may be larger or smaller than the
-    // margin.
+    // Number of deciding contrasts with an open result: the data do not show whether the loss is
+    // larger or smaller than the margin.
     uint64_t unproven = 0;
     // Number of cells of the first experiment that are missing in the second experiment.
     uint64_t lost = 0;
@@ -56,8 +57,8 @@ struct Comparison {
 
 // Compares the results of two experiments. `first` and `second` are folders or results files.
 // Throws Error(input) if the results have no cell in common. Throws Error(input) if items with the
-// same name have different contents: another document, depth or expected answer, or another prompt
-// length with the same model.
+// same name have different contents: a different document, depth or expected answer, or a different
+// prompt length with the same model.
 Comparison compare_results(const std::filesystem::path &first, const std::filesystem::path &second,
                            const CompareOptions &options);
 

@@ -117,7 +117,7 @@ EqualBytes compare_at_equal_bytes(
             });
         for (size_t i = 0; i < arms.size(); ++i) {
             for (size_t j = i + 1; j < arms.size(); ++j) {
-                // b is the arm that was declared first. The other arm is compared with b.
+                // b is the arm of the pair that was declared first. a is compared with b.
                 const auto &[b, b_series] = arms[i];
                 const auto &[a, a_series] = arms[j];
                 if (!wanted(a, b)) continue;

@@ -30,10 +30,10 @@ struct EqualBytes {
     std::vector<Apart> apart;
 };
 
-// An arm at a size in bytes. If the size is between the sizes at two budgets, each item's number is
-// interpolated linearly in bytes between the item's numbers at the two budgets (for ratios, between
-// the logarithms). The peak is interpolated in the same way. Only items that both cells have are
-// used.
+// An arm at a size in bytes. The size can be between the sizes at two budgets. In this case each
+// item's number is interpolated linearly in bytes between the item's numbers at the two budgets.
+// For ratios, the logarithms are interpolated. The peak is interpolated in the same way. Only items
+// that both cells have are used.
 struct AtBytes {
     std::vector<Point> points;
     std::string budget; // for example "tokens:64", or "tokens:64 to tokens:128"
@@ -55,8 +55,8 @@ EqualBytes compare_at_equal_bytes(
     const std::function<bool(const std::string &a, const std::string &b)> &wanted);
 
 // Returns for each point (bytes, value) whether it is on the Pareto front. A point is on the front
-// if no other point has at least its quality with at most its bytes. Equal points are all on the
-// front or all off it.
+// if no other point has at least the same quality with at most the same bytes. If several points
+// are equal, either all of them are on the front, or none of them.
 std::vector<bool> pareto_front(const std::vector<std::pair<double, double>> &points,
                                bool higher_is_better);
 

@@ -106,7 +106,7 @@ void find_p_values(Contrast &c, const Margins &margins) {
 void settle_difference(Contrast &c, double level) {
     const Interval noise = noise_band(c);
     if (c.p_adjusted > level) {
-        // The interval already reaches the noise floor. Only rounding may leave a small gap.
+        // The interval already reaches the noise floor. Only rounding can leave a small gap.
         c.interval->low = std::min(c.interval->low, noise.high);
         c.interval->high = std::max(c.interval->high, noise.low);
     } else if (c.effect > 0) {
@@ -147,7 +147,7 @@ void settle_family(const std::vector<Contrast *> &members, size_t size, const St
         c->interval = interval_of_effect(*c, 1 - own);
         if (!c->interval) continue; // there are too few resamples
         find_p_values(*c, s.margins);
-        // The level of Holm's first step is valid for any results of the other contrasts.
+        // The level of Holm's first step is valid for any results of the remaining contrasts.
         find_detectable(*c, own);
     }
     decide(members, size, &Contrast::p, [&](Contrast &c, double adjusted) {

@@ -17,8 +17,7 @@ std::string label_of(const Header &h, const Contrast &c) {
 void label_contrast(const Header &h, Contrast &c, LookBook *looks) {
     c.label = label_of(h, c);
     // Documents run in order, so a look contains all documents of earlier looks. The results of a
-    // single shard, or of a merge of only some shards, need not contain the documents of earlier
-    // looks.
+    // single shard, or of a merge of only some shards, can lack documents of earlier looks.
     const bool is_under_rule = looks != nullptr && h.plan && !h.plan->is_changed() &&
                                h.statistics.looks != Looks::none && h.shards == 1 &&
                                h.missing_shards == 0 && c.is_listed;

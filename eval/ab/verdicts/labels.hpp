@@ -6,8 +6,8 @@
 
 #include <string>
 
-// Labels for results that may have no verdict: the plan was changed, or fewer items ran than the
-// plan has.
+// Labels for results that must not have a verdict: the plan was changed, or fewer items ran than
+// the plan has.
 namespace keel::ab {
 
 inline constexpr const char *changed_plan_label = "exploratory: the plan was changed";

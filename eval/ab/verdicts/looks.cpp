@@ -24,8 +24,8 @@ std::string look_key(const Contrast &c) {
                        c.task, c.metric, c.length);
 }
 
-// Returns the complete lines of looks.jsonl. A last line without its end was cut off by a crash, so
-// its report was never printed. Returns no lines if the file does not exist.
+// Returns the complete lines of looks.jsonl. If the last line has no line end, a crash cut the line
+// off. The report of such a look was never printed. Returns no lines if the file does not exist.
 std::vector<std::string> look_lines(const fs::path &file) {
     std::vector<std::string> out;
     std::error_code error;
@@ -43,13 +43,14 @@ std::vector<std::string> look_lines(const fs::path &file) {
     return out;
 }
 
-// Removes a last line without its end, so that the next line starts at the beginning of a line.
+// Removes a last line that has no line end, so that the next look starts on a line of its own.
 void drop_torn_line(const fs::path &file) {
     std::ifstream in(file, std::ios::binary);
     const std::string text{std::istreambuf_iterator<char>(in), {}};
     const size_t end = text.rfind('\n') + 1; // 0 if there is no line end
     std::error_code error;
-    if (end < text.size()) fs::resize_file(file, end, error); // an error shows when lines are added
+    // If this call fails, an error shows when lines are added.
+    if (end < text.size()) fs::resize_file(file, end, error);
 }
 
 void append_looks(const fs::path &file, const std::vector<std::string> &lines) {

@@ -31,9 +31,10 @@ class LookBook {
     static LookBook read(const std::filesystem::path &folder, const std::string &plan);
 
     // Notes the present look at this contrast. Returns all looks at the contrast, including the
-    // present one. Returns NULL if the present look may have no verdict. There are three reasons:
-    // the present look has fewer items than an earlier look, it has too few additional items, or
-    // there were too many earlier looks. `planned` is the number of planned items.
+    // present one. Returns NULL if the present look must not have a verdict. There are three
+    // reasons: the present look has fewer items than an earlier look, the present look has too few
+    // additional items, or there were too many earlier looks. `planned` is the number of planned
+    // items.
     std::shared_ptr<const SpendingLooks> look(const Contrast &contrast, uint64_t planned);
 
     // Appends the looks that look() noted to looks.jsonl, if at least one of these looks is new.

@@ -1,4 +1,4 @@
-// Computes the numbers of a contrast: effect, inference, interval.
+// Computes the numbers of a contrast: the effect, the inference and the interval.
 #include "eval/ab/verdicts/verdict.hpp"
 
 #include "eval/stats/clusters.hpp"
@@ -187,7 +187,8 @@ void measure_contrast(Contrast &c, const Pairs &pairs, const Statistics &s) {
     // Without enough documents, no interval is reliable.
     if (c.inference && c.enough)
         c.interval = c.interval_alone = interval_of_effect(c, s.confidence);
-    if (!c.planned) c.inference.reset(); // otherwise thousands of contrasts would need much memory
+    // Without this reset, thousands of contrasts would need much memory.
+    if (!c.planned) c.inference.reset();
 }
 
 std::vector<Contrast> contrast_cells(const Contrast &named, const Cell &a, const Cell &b,

@@ -7,8 +7,8 @@ namespace keel::ab {
 
 double Floor::of(const Contrast &c) const {
     if (size == 0 || is_ratio == c.ratio) return size;
-    // The kld of the reference may be 0 in one run, so the noise floor of kld is a difference. The
-    // effect of a contrast of two arms may be a ratio.
+    // The kld of the reference can be 0 in one run, so the noise floor of kld is a difference. But
+    // the effect of a contrast of two arms can be a ratio.
     const double low = std::min(c.mean_a, c.mean_b), high = std::max(c.mean_a, c.mean_b);
     return c.ratio ? size / low : size * high;
 }

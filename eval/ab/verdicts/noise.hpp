@@ -27,11 +27,11 @@ class Noise {
     // Uses all second runs (reruns) in the table. Keeps no reference to the arguments.
     Noise(const Table &table, const Names &names, const Statistics &statistics);
 
-    // The noise floor of a contrast; effects up to it count as noise. For quality metrics: the mean
-    // of |first run - second run| over the items. This mean bounds the change of a metric's mean
-    // for any choice of documents. The floor is 0 if all numbers are equal to the bit. For times
-    // and rates, which differ in every run: the end of the difference's interval that is farther
-    // from 0. The floor is 0 if the reference ran only once.
+    // The noise floor of a contrast. Effects up to the noise floor count as noise. For quality
+    // metrics: the mean of |first run - second run| over the items. This mean bounds the change of
+    // a metric's mean for any choice of documents. The floor is 0 if all numbers are equal to the
+    // bit. For times and rates, which differ in every run: the end of the difference's interval
+    // that is farther from 0. The floor is 0 if the reference ran only once.
     double of(const Contrast &contrast) const;
     // The contrasts of the reference's second run with its first run.
     const std::vector<Contrast> &contrasts() const { return contrasts_; }

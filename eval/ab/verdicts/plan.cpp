@@ -23,7 +23,7 @@ Plan::Plan(const Table &table)
     : primary_(table.header.statistics.primary), contrasts_(table.header.contrasts),
       sweeps_(table.header.sweeps) {
     if (!primary_.empty()) return;
-    // Older results may have no primary metric. For these results, the first quality metric is
+    // Some older results have no primary metric. For these results, the first quality metric is
     // used.
     for (const Cell &cell : table.cells) {
         if (!cell.kind.is_quality() || cell.arm.ends_with(rerun_suffix)) continue;
@@ -72,8 +72,8 @@ void Plan::note_missing(const std::vector<Contrast> &contrasts,
                                         printable(one.a, 60), printable(one.b, 60),
                                         printable(on, 120)));
     }
-    // In older results, the primary metric may be a whole task. The contrasts of a whole task may
-    // have tests and sizes.
+    // In some older results, the primary metric is a whole task. Of the contrasts of a whole task,
+    // some have a test and some have a size.
     bool is_size = false, is_test = false;
     for (const Contrast &c : contrasts) {
         if (!is_primary(c.task, c.metric)) continue;

@@ -8,10 +8,10 @@
 
 namespace keel::ab {
 
-// The planned contrasts of an experiment: the contrasts that get a verdict. `contrasts` in the
-// experiment's file lists them, and the header of the results has the list. If there is no list,
-// each arm except the sweeps is compared with the reference on the primary metric. Contrasts at
-// equal bytes are never planned.
+// The planned contrasts of an experiment: the contrasts that get a verdict. The key `contrasts` in
+// the experiment's file lists the planned contrasts. The header of the results has the same list.
+// If there is no list, each arm except the sweeps is compared with the reference on the primary
+// metric. Contrasts at equal bytes are never planned.
 class Plan {
   public:
     explicit Plan(const Table &table);

@@ -20,19 +20,19 @@ struct PowerCurves {
     PowerAt find, non_inferior;
 };
 
-// Computes the power for hits and other shares. The variance of the test comes from the documents
-// that differ.
+// Computes the power for hits and for all further shares. The variance of the test comes from the
+// documents that differ.
 PowerCurves curves_of_shares(const Contrast &c, double margin, double level) {
     const auto n = static_cast<double>(c.clusters);
     const double error = c.standard_error.value_or(0);
-    // `seen` is the mean square of the documents' differences in the pilot. Below, one more
-    // document with a difference of 1 is added, as in the test of the verdict, because a small
-    // pilot may have no document that differs.
+    // `seen` is the mean square of the documents' differences in the pilot. As in the test of the
+    // verdict, one more document with a difference of 1 is added below. The reason is that in a
+    // small pilot it is possible that no document differs.
     const double seen = error * error * (n - 1) + c.effect * c.effect;
     const double differ = static_cast<double>(c.gains + c.losses) * c.step;
     const double step = (n * seen + 1) / (differ + 1);
-    // If the true difference is the margin, some documents must differ. So `square` has a lower
-    // bound.
+    // If the true difference is as large as the margin, some documents must differ. So `square` has
+    // a lower bound.
     const double square = std::max((n * seen + 1) / (n + 1), margin * step);
     return {[=](double documents) { return power_of_score(margin, square, documents, level); },
             [=](double documents) {
@@ -40,8 +40,10 @@ PowerCurves curves_of_shares(const Contrast &c, double margin, double level) {
             }};
 }
 
-// Computes the power for means and ratios. The power to find a loss of the margin is equal to the
-// power to exclude this loss, because the spread does not depend on the difference.
+// Computes the power for means and ratios. There are two claims. The first claim is to find a loss
+// that is as large as the margin. The second claim is to exclude such a loss if the arms do not
+// differ. Both claims have the same power, because the spread of the documents does not depend on
+// the true difference.
 PowerCurves curves_of_means(const Contrast &c, double margin, double level) {
     const auto n = static_cast<double>(c.clusters);
     const double spread = c.standard_error.value_or(0) * std::sqrt(n);
@@ -49,7 +51,8 @@ PowerCurves curves_of_means(const Contrast &c, double margin, double level) {
     const double distance = !c.ratio                     ? margin
                             : c.meaning.higher_is_better ? -std::log1p(-margin)
                                                          : std::log1p(margin);
-    const double freedom = (c.freedom + 1) / n; // for each document; below 1 for trimmed means
+    const double freedom = (c.freedom + 1) / n; // degrees of freedom for each document; below 1 for
+                                                // trimmed means
     const PowerAt power = [=](double documents) {
         return power_of_t(distance, spread, documents, freedom * documents - 1, level);
     };

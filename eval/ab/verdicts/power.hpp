@@ -21,19 +21,19 @@ struct PowerOptions {
 // One planned contrast.
 struct PowerRow {
     Hypothesis hypothesis;
-    // The number for which the power is computed: documents of the experiment, or rounds of a speed
-    // task.
+    // The power is computed for this number of documents. For a speed task, this is the number of
+    // rounds.
     uint64_t documents = 0;
     uint64_t pilot_documents = 0;
-    std::string unknown; // why the power is unknown; empty: the power is known
-    // find_power: probability to find a true difference that is as large as the margin. A loss that
-    // is found has the verdict "worse". find_needed: number of documents for the wanted power;
-    // nullopt: no number of documents is enough.
+    std::string unknown; // the reason why the power is unknown; empty: the power is known
+    // find_power: the probability to find a true difference that is as large as the margin. A loss
+    // that is found has the verdict "worse". find_needed: the number of documents for the wanted
+    // power. nullopt means that no number of documents is enough.
     double find_power = 0;
     std::optional<uint64_t> find_needed;
-    // non_inferior_power: probability to show non-inferiority by the margin if the arms do not
-    // differ. non_inferior_needed: number of documents for the wanted power; nullopt: no number is
-    // enough.
+    // non_inferior_power: the probability to show non-inferiority by the margin if the arms do not
+    // differ. non_inferior_needed: the number of documents for the wanted power. nullopt means that
+    // no number of documents is enough.
     double non_inferior_power = 0;
     std::optional<uint64_t> non_inferior_needed;
 };

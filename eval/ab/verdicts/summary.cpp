@@ -18,7 +18,7 @@ namespace keel::ab {
 namespace {
 
 // Limit for the contrasts of pairs of arms at a budget. If there are more pairs, only contrasts on
-// the primary task are made, and a note reports it.
+// the primary task are made, and a note reports this restriction.
 constexpr size_t most_pair_contrasts = 3000;
 constexpr size_t most_equal_bytes_arms = 8;
 
@@ -265,8 +265,8 @@ class Builder {
         return arm_text(arm, budget) + (is_own ? " (prefill of its own)" : "");
     }
 
-    // Adds a note about the pair of arms with the largest difference between the peaks. Arms that
-    // hold the same bytes while items are scored may have had different peaks before.
+    // Adds a note about the pair of arms with the largest difference between the peaks. Two arms
+    // that hold the same bytes while items are scored can have had different peaks before.
     void note_peaks() {
         constexpr double alike = 1.1;
         double most = alike;

@@ -20,13 +20,13 @@ struct CellSummary {
     const Cell *cell = nullptr;
     uint64_t items = 0, clusters = 0;
     double mean = 0;
-    // The interval of the mean. If all values are 0 or 1, it is Wilson's interval, widened because
-    // items share documents.
+    // The interval of the mean. If all values are 0 or 1, the interval is Wilson's interval.
+    // Wilson's interval is widened, because several items belong to one document.
     std::optional<Interval> interval;
     double median = 0, p25 = 0, p75 = 0, p99 = 0;
-    // True if the cell is on the Pareto front, so no other arm has at least the cell's quality with
-    // at most the cell's bytes. For on_front, the bytes are the mean while items are scored; for
-    // on_peak_front, the peak.
+    // True if the cell is on the Pareto front. On the front, no other arm has at least the cell's
+    // quality with at most the cell's bytes. For on_front, the bytes are the mean while items are
+    // scored; for on_peak_front, the peak.
     bool on_front = false, on_peak_front = false;
 };
 
@@ -43,8 +43,8 @@ struct Summary {
     std::string primary; // "task/metric"; in older results possibly the name of a task
     uint64_t records = 0;
     std::vector<CellSummary> cells;
-    // Contrasts with the reference come first, then pairs of other arms. Each group has the order
-    // of the cells.
+    // Contrasts with the reference come first, followed by pairs of arms without the reference.
+    // Each group has the order of the cells.
     std::vector<Contrast> contrasts;
     std::vector<Contrast> equal_bytes;
     std::vector<Apart> apart;

@@ -40,11 +40,11 @@ struct Contrast {
         runs,        // the same cell in two experiments
     };
     Kind kind = Kind::reference;
-    // For equal_bytes, a budget may be a range: "tokens:64 to tokens:128".
+    // For equal_bytes, a budget can be a range: "tokens:64 to tokens:128".
     std::string a, a_budget, b, b_budget, protocol, task, metric;
     Metric meaning;
-    // True for planned contrasts. Other contrasts are exploratory: they have an effect and an
-    // interval, but no p-value and no verdict.
+    // True for planned contrasts. A contrast that is not planned is exploratory: an exploratory
+    // contrast has an effect and an interval, but no p-value and no verdict.
     bool planned = false;
     // true: one of the planned contrasts, even if a label makes the contrast exploratory
     bool is_listed = false;
@@ -62,8 +62,8 @@ struct Contrast {
     // equal_bytes: true if no run held these bytes. The arm's numbers are then interpolated between
     // the numbers at two budgets.
     bool a_interpolated = false, b_interpolated = false;
-    // For speeds: the number of tokens in the cache. Each length has a separate contrast. For other
-    // metrics: below 0.
+    // For speeds: the number of tokens in the cache. Each length has a separate contrast. Below 0
+    // for metrics that are not speeds.
     int64_t length = -1;
     // True if B is the reference, and if B's numbers were not measured. The metric is a distance
     // from the reference, and the distance of the reference from itself follows from the
@@ -87,15 +87,16 @@ struct Contrast {
     // number is not 0 or 1, or is interpolated.
     std::optional<PairedCounts> pair_counts;
     bool bounded = false;   // all numbers are shares from 0 to 1, of a quality metric
-    bool ratio = false;     // the effect is A / B - 1 with geometric means, else A - B
+    bool ratio = false;     // true: the effect is A / B - 1 with geometric means; false: the effect
+                            // is A - B
     bool geometric = false; // mean_a and mean_b are geometric means
     // The means of A and B and the effect, in the metric's units. For speeds, the means are trimmed
     // means.
     double mean_a = 0, mean_b = 0, effect = 0;
     // The interval of the effect. After settle_verdicts(), a planned contrast has a simultaneous
     // interval: all intervals of the family hold together at the confidence. An end of the interval
-    // is open if a later step of Holm's procedure excludes this end. Other contrasts have their
-    // individual interval.
+    // is open if a later step of Holm's procedure excludes this end. An exploratory contrast has
+    // its individual interval.
     std::optional<Interval> interval;
     bool low_is_open = false, high_is_open = false;
     bool enough = true;                     // there are enough documents for reliable intervals
@@ -129,12 +130,12 @@ struct Contrast {
     std::optional<double> detectable;
     Verdict verdict = Verdict::not_distinguishable;
     // For planned contrasts: the metric's margin, in units of the effect. nullopt if the margin is
-    // a ratio and the effect is not.
+    // a ratio and the effect is not a ratio.
     std::optional<double> margin;
     // The p-values of two one-sided tests. The null hypotheses of the two tests are "the loss is at
     // least the margin" and "the gain is at least the margin". The p-values are doubled, so that
-    // they can be compared with the same level as p. Holm's method adjusts each of the two over the
-    // family.
+    // the same level as for p applies to them. Holm's method adjusts each of the two p-values over
+    // the family.
     std::optional<double> p_non_inferior, p_non_superior;
     double p_non_inferior_adjusted = 1, p_non_superior_adjusted = 1;
     // The larger of p_non_inferior and p_non_superior. This number is the p-value of the test that
@@ -161,8 +162,8 @@ struct Contrast {
 void measure_contrast(Contrast &contrast, const Pairs &pairs, const Statistics &statistics);
 
 // Makes the contrasts of two cells. `named` has the names of the two cells. Speeds get one contrast
-// for each length, because speeds differ more between lengths than between arms. Other metrics get
-// one contrast.
+// for each length, because speeds differ more between lengths than between arms. Metrics that are
+// not speeds get one contrast.
 std::vector<Contrast> contrast_cells(const Contrast &named, const Cell &a, const Cell &b,
                                      const Names &names, const Statistics &statistics);
 
@@ -193,7 +194,7 @@ std::string verdict_line(const Contrast &contrast);
 // The margins of the planned contrasts, for example "hit 5 points, nll 0.02 nats". "none" if there
 // are no margins.
 std::string margins_text(const std::vector<Contrast> &contrasts);
-// Returns bytes as text, for example "5.9 KiB". `bytes` may be a mean, so `bytes` need not be an
+// Returns bytes as text, for example "5.9 KiB". `bytes` can be a mean, so `bytes` is not always an
 // integer.
 std::string bytes_text(double bytes);
 // Returns an arm and its budget as text, for example "snapkv at tokens:128". If the budget is empty

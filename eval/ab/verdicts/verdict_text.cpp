@@ -43,7 +43,7 @@ std::string effect_text(double effect, bool ratio) {
 }
 
 std::string effect_text(const Contrast &c, double effect) {
-    // A size has no sign. top1 has one, because its effect is the difference from 1.
+    // The size of kld has no sign. The size of top1 has a sign, because its effect is top1 - 1.
     if (c.is_size && !c.meaning.higher_is_better) return number_text(effect);
     return effect_text(effect, c.ratio);
 }
@@ -135,8 +135,8 @@ std::string verdict_line(const Contrast &c) {
         out += c.planned ? "; too few documents for a verdict" : "; exploratory";
     } else if (!c.detectable) {
         out += "; an experiment of this size can show no effect";
-        // A detectable effect of 0 means that the numbers have no spread, so they do not show which
-        // effect could have been seen.
+        // A detectable effect of 0 means that the numbers have no spread. So the numbers do not
+        // show which effect could have been seen.
     } else if (*c.detectable > 0) {
         out += "; an experiment of this size could have seen " + detectable_text(c);
     }

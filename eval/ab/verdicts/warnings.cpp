@@ -52,7 +52,8 @@ class Finder {
                             one.mean, printable(cell.metric, 60), reference_floor));
     }
 
-    // An arm with a budget should evict and save memory. Arms without a budget need not.
+    // An arm with a budget should evict and save memory. An arm without a budget does not have to
+    // evict.
     void look_at_memory(const Cell &cell) {
         if (cell.budget == "full" || !cell.kind.is_quality() || cell.records == 0) return;
         if (cell.without_eviction == cell.records) {
@@ -73,7 +74,7 @@ class Finder {
                             beside(cell)));
     }
 
-    // While a prompt is read, a policy may hold more memory than its evictions save later.
+    // While a prompt is read, a policy can hold more memory than its evictions save later.
     void look_at_peak(const Cell &cell) {
         if (cell.budget == "full" || !cell.kind.is_quality()) return;
         const auto full =

@@ -71,7 +71,7 @@ class Child {
                 told = true;
                 ::kill(pid_,
                        // Ctrl-C in a terminal sends SIGINT to the child too. A SIGINT from `kill`
-                       // reaches only this process, so this process sends it to the child.
+                       // reaches only this process, so this process sends a SIGINT to the child.
                        SIGINT);
             }
             pollfd fd{read_end_, POLLIN, 0};

@@ -21,7 +21,7 @@ using namespace yaml;
 
 constexpr size_t most_runs = 10'000, most_choices = 1000;
 
-// Reads keys of a pipeline with their values. Returns them in the form of --set.
+// Reads keys of a pipeline with their values. Returns the keys and values in the form of --set.
 std::vector<MatrixSet> read_sets(const YamlNode &node) {
     if (node.is_null()) return {};
     if (!node.is_map())
@@ -207,7 +207,8 @@ std::string MatrixRun::fault(const Error &error) const {
     const auto *placed = dynamic_cast<const PlacedError *>(&error);
     if (placed == nullptr || !placed->where().file.starts_with(mark)) return at(where, message);
     const std::string key = placed->where().file.substr(mark.size());
-    for (size_t i = sets.size(); i-- > 0;) { // from the end, because later settings win
+    for (size_t i = sets.size(); i-- > 0;) { // the loop begins at the end, because a later setting
+                                             // overrides an earlier setting
         const bool is_it = sets[i].starts_with(key) && sets[i].size() > key.size() &&
                            (sets[i][key.size()] == '=' || sets[i][key.size()] == '.');
         if (is_it) return at(set_places[i], placed->text());

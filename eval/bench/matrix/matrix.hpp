@@ -46,7 +46,7 @@ struct BenchMatrix {
     std::vector<MatrixSet> sets;
 };
 
-// Reads the file of a matrix. `backend` is the default backend if the file names none. Throws
+// Reads the file of a matrix. `backend` is the default backend if the file names no backend. Throws
 // Error(input) "FILE:LINE:COLUMN: ...".
 BenchMatrix load_matrix(const std::filesystem::path &file, const std::string &backend);
 
@@ -56,22 +56,23 @@ struct MatrixRun {
     std::string sync; // name of the choice; empty if the file has no axis `sync`
     int64_t length = 0;
     std::filesystem::path path;             // path of the model
-    std::vector<std::string> sets;          // in order; a later setting wins
+    std::vector<std::string> sets;          // in order; a later setting overrides an earlier
+                                            // setting
     std::vector<SourceLocation> set_places; // the place of each setting
     // The places in the file. `where` is the place of the run's last choice in the file.
     SourceLocation model_where, length_where, where;
 
-    // Returns the name of the run, for example "tiny / cpu / f16 / none / 128", or with a choice of
-    // sync "tiny / cpu / f16 / none / lazy / 128".
+    // Returns the name of the run, for example "tiny / cpu / f16 / none / 128". With a choice of
+    // `sync`, the name is for example "tiny / cpu / f16 / none / lazy / 128".
     std::string name() const;
-    // 16 hex digits that identify the conditions of the run. Runs whose numbers may differ have
+    // 16 hex digits that identify the conditions of the run. Two runs whose numbers can differ have
     // different keys. The key depends on settings, lengths, and `circumstances` (version, machine,
     // the model's files).
     std::string key(const BenchMatrix &matrix, const std::string &circumstances) const;
-    // Makes the message for an error of this run: a place in the file, then the run's name, then
-    // the error. For an error at "--set KEY", the place is the item that sets KEY. For an error
-    // about the model, the place is the place of the model. For other errors, the place is the
-    // run's last choice in the file.
+    // Makes the message for an error of this run. The message has a place in the file, the run's
+    // name and the error, in this order. For an error at "--set KEY", the place is the item that
+    // sets KEY. For an error about the model, the place is the place of the model. For all further
+    // errors, the place is the run's last choice in the file.
     std::string fault(const Error &error) const;
     // For example "tiny-cpu-f16-none-128-0123456789abcdef.json".
     std::string file_name(const std::string &key) const;

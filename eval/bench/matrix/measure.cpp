@@ -25,8 +25,8 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
-// Returns the size and time of a file, or of each file in a folder. Files with changed weights
-// count as another model, even if the names of the files are the same.
+// Returns the size and the modification time of a file, or of each file in a folder. So files with
+// changed weights count as another model, even if the names of the files are the same.
 std::string stamp_of(const fs::path &path) {
     std::error_code error;
     std::vector<fs::path> files{path};

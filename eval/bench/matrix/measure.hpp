@@ -15,11 +15,12 @@ struct MatrixProgram {
     std::filesystem::path path; // path of keel; each run is a separate process
     std::string version, commit;
     // Makes the config. `sets` has changes in the form of --set. Throws if the model does not
-    // exist. May throw to stop.
+    // exist. Can throw to stop the matrix.
     std::function<pipeline::PipelineConfig(const std::filesystem::path &model,
                                            const std::vector<std::string> &sets)>
         load;
-    std::function<bool()> interrupted; // if it returns true, the current run is told to stop
+    std::function<bool()> interrupted; // if `interrupted` returns true, the current run is told to
+                                       // stop
 };
 
 // Measures the runs of a matrix, and keeps each result as a file in a folder. The file's name
@@ -31,7 +32,7 @@ class MatrixMeasurement {
     MatrixMeasurement(const BenchMatrix &matrix, std::filesystem::path folder,
                       MatrixProgram program);
 
-    // Checks all runs before the first one is measured, so that an error in a later run is found
+    // Checks all runs before the first run is measured, so that an error in a later run is found
     // early. Reads no weights. Throws Error(input) with the place in the file.
     void check(const std::vector<MatrixRun> &runs) const;
     bool is_done(const MatrixRun &run) const; // true if the run's result is in the folder

@@ -34,7 +34,7 @@ struct BenchLine {
 // these commands. The contents of the files are not trusted.
 std::vector<BenchLine> load_bench_lines(const std::vector<std::filesystem::path> &paths);
 
-// A mark near the beginning of each page. A file with this mark may be overwritten.
+// A mark near the beginning of each page. Keel is allowed to overwrite a file with this mark.
 inline constexpr std::string_view bench_html_mark =
     "<meta name=generator content=\"keel bench report\">";
 

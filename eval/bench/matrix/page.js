@@ -40,7 +40,7 @@ dataTable(section("Runs"), lines, [
   {name: "file", key: l => l.file},
 ], 200);
 
-// Shows the first 60 bars; a button shows the others.
+// Shows the first 60 bars; a button shows all bars.
 function barSection(title, bars) {
   const made = section(title), host = el("div"), first = 60;
   made.append(host);

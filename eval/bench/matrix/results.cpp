@@ -18,7 +18,8 @@ constexpr uint64_t largest_file = uint64_t{8} << 20;
 constexpr size_t most_files = 20'000;
 constexpr size_t longest_text = 500;
 
-// A member with another type counts as missing, because results of other versions may differ.
+// A member with another type counts as missing, because results of other versions of Keel can have
+// a different type.
 Maybe member(const Maybe &object, const char *key) {
     return object && object->is_object() ? object->find(key) : std::nullopt;
 }

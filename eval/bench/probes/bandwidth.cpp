@@ -65,7 +65,8 @@ double BandwidthProbe::pass(uint64_t (*read)(const std::byte *, size_t)) {
     const auto body = [](void *user, const ThreadTeam::Region &region) {
         auto &p = *static_cast<Pass *>(user);
         const Slice part = slice(region, p.buffer);
-        region.barrier(); // after the barrier, all threads are awake; waking them is not timed
+        region.barrier(); // after the barrier, all threads are awake; so the measured time does not
+                          // include waking threads
         if (region.worker() == 0) p.start = Clock::now();
         p.sink ^= p.read(part.begin, part.bytes);
         region.barrier();

@@ -8,14 +8,14 @@
 
 namespace keel {
 
-// Returns the size of a buffer that does not fit in any CPU cache: 1 GiB, or four times the
-// last-level cache if that is more. The size is at most a quarter of the available memory.
+// Returns the size of a buffer that does not fit in any CPU cache. The size is the larger of 1 GiB
+// and four times the last-level cache, but at most a quarter of the available memory.
 uint64_t probe_buffer_bytes(uint64_t last_level_cache, uint64_t available_memory);
 
-// Measures the memory bandwidth. All threads of a team read at the same time, each its own part of
-// a buffer. The memory bandwidth limits a decode step. On shared machines, the bandwidth varies
-// with time. So measure the bandwidth close in time to the numbers that are compared with the
-// bandwidth.
+// Measures the memory bandwidth. All threads of a team read at the same time. Each thread reads its
+// own part of a buffer. The memory bandwidth limits a decode step. On shared machines, the
+// bandwidth varies with time. So measure the bandwidth close in time to the numbers that are
+// compared with the bandwidth.
 class BandwidthProbe {
   public:
     struct Reading {

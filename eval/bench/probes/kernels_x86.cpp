@@ -1,5 +1,5 @@
 // Each function is compiled for one instruction set. The rest of the file is compiled for the
-// baseline. A function may be called only after a check that the processor supports the function's
+// baseline. Call a function only after a check that the processor supports the function's
 // instruction set.
 #include "eval/bench/probes/kernels.hpp"
 

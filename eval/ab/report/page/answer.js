@@ -1,4 +1,4 @@
-// The head of the page: the answer in plain words. At the end: what ran.
+// The head of the page: the answer in plain words. The head ends with a description of the run.
 function showAnswer() {
   heading(header.title || "keel ab", [`${arms.length} arms`, `${data.records} records`,
     header.model, header.reference && "reference: " + header.reference,

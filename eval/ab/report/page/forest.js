@@ -1,4 +1,4 @@
-// The forest plot of all contrasts: planned ones first, each metric with its own axis.
+// The forest plot of all contrasts: planned contrasts first, each metric with its own axis.
 
 // The ends of the axis: 0, the effects, the intervals, and margins that are not far outside. Of
 // many contrasts, the outer twentieth may be outside.
@@ -55,7 +55,7 @@ function forestRow(c, range, width) {
     const from = x(c.low), to = x(c.high);
     svg.append(sv("line", {x1: from, x2: to, y1: middle, y2: middle, style: stroke,
       "stroke-width": 2.5, "stroke-dasharray": isBetween ? "4 3" : null}));
-    // An end that is outside the axis is a full arrow, an open end a hollow one.
+    // An end that is outside the axis is a full arrow. An open end is a hollow arrow.
     const end = (place, isOut, isOpen, way) => {
       if (isOut || isOpen) {
         svg.append(sv("path", {d: `M${place + 6 * way} ${middle}l${-7 * way} -5v10z`,

@@ -81,7 +81,7 @@ function shortBudget(budget) {
   const [kind, size] = budgetKey(budget);
   return kind === 1 ? String(size) : kind === 2 ? share(size) : kind === 3 ? size + " MiB" : budget;
 }
-// Sorts a list of questions: those of the primary metric come first.
+// Sorts a list of questions: questions of the primary metric come first.
 function primaryFirst(list) {
   const primary = data.primary.replace("/", " · ");
   const rank = text => primary && text.startsWith(primary) ? 0 : 1;

@@ -115,7 +115,7 @@ function showKeepMaps() {
   const nameOf = map => at(map.arm, map.budget) + " · " + asked(map);
   const [bar, host] = controls(section("What was kept", "Each row is a head of a layer, each " +
     "column a 64th of the prompt. The stronger the colour, the more of it was kept."));
-  // At first the page shows a map in which something was evicted.
+  // Before the user makes a choice, the page shows a map in which something was evicted.
   let shown = all.find(map => Array.from(map.bins).some(c => c !== "_")) || all[0];
   const percentAt = x => (100 * x / columns).toFixed(0) + "%";
   const again = drawn(host, host => {

@@ -60,7 +60,7 @@ function showTokens() {
   let item = items.find(one => one.task === primaryTask) || items[0], a = "", b = "";
   const fill = () => {
     const found = keptArms(item), names = found.map(nameOfArm);
-    // At first two arms that evict at the same budget.
+    // Before the user makes a choice, the page shows two arms that evict at the same budget.
     const evicting = found.filter(f => f.kept !== null);
     if (!names.includes(a)) a = nameOfArm(evicting[0] || found[0]);
     const {budget} = found.find(f => nameOfArm(f) === a);
