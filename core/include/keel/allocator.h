@@ -18,8 +18,7 @@
  *     }
  *
  * In C++, sdk_policy.hpp turns a class into an allocator plugin, and its share_out() divides a sum
- * with bounds. Everything here exists since 0.1.
- * The tags [init] and [ctx] say which threads may call a function: see THREAD TAGS in abi.h. */
+ * with bounds. Everything here exists since 0.1. */
 #ifndef KEEL_ALLOCATOR_H
 #define KEEL_ALLOCATOR_H
 
@@ -70,10 +69,12 @@ typedef struct keel_allocator_input {
     /* Average number of slots of a head that may stay, including protected slots. The sum to divide
      * is budget * layers * kv_heads. */
     int64_t budget;
-    /* Smallest budget that a head should get, at most `budget`. Without scores: the number of its
-     * protected slots, or the policy's least_budget if this is larger; `fixed_slots` is allowed too
-     * if it is smaller. With scores: the number of its protected slots and of the slots that the
-     * policy always keeps (keel_policy_decision.stay), at least 1. */
+    /* Smallest budget that allocate() should give to a head. It is at most `budget`.
+     * Without scores, it is the larger of two numbers: the protected slots of a head, and the
+     * policy's least_budget. If `fixed_slots` is smaller, allocate() may also give a head
+     * `fixed_slots`.
+     * With scores, it is the number of slots of a head that always stay, at least 1. These are the
+     * protected slots and the slots that the policy marks in keel_policy_decision.stay. */
     int64_t protected_slots;
     /* Elements from the row of one head to the row of the next head in `scores` and
      * `protected_masks`. */
@@ -88,8 +89,9 @@ typedef struct keel_allocator_input {
     const uint8_t *const *protected_masks;
     /* Number of slots of each head that are not chosen by scores: the protected slots, and the
      * slots that the policy always keeps. The policy always keeps least_budget - 1 slots: first the
-     * newest needs.window slots, then slots at the front. A slot of both kinds counts once. At most
-     * `budget`. The allocator `pyramid` divides only the part of the budget above this number. */
+     * newest needs.window slots, then slots at the front. A slot of both kinds counts once.
+     * `fixed_slots` is at most `budget`. The allocator `pyramid` divides only the part of the
+     * budget above this number. */
     int64_t fixed_slots;
 } keel_allocator_input;
 
@@ -98,16 +100,19 @@ typedef struct keel_allocator {
     keel_header h;
     /* Makes the state of a new sequence in *out, and fills *needs (keel_emit in abi.h). `params`
      * are n_params values, one for each row of the plugin's table. `host` is valid until destroy.
-     * On an error, *out is not used. [init] */
+     * On an error, *out is not used. Thread: no other create call of the plugin at the same
+     * time. */
     keel_status(KEEL_CALL *create)(const keel_host *, const keel_geometry *,
                                    const keel_param *const *params, uint32_t n_params,
                                    keel_allocator_needs *needs, keel_allocator_state **out);
-    /* Frees the state. NULL is allowed. [ctx] */
+    /* Frees the state. NULL is allowed. Thread: one call at a time on a state. */
     void(KEEL_CALL *destroy)(keel_allocator_state *);
     /* Writes the budget of each head, in slots: `budgets` is [layers, kv_heads]. The core checks
-     * the answer, and fails the run if a budget is below protected_slots (without scores: below
-     * the smaller of protected_slots and fixed_slots), if the sum is above budget * layers *
-     * kv_heads, or if the budgets of two heads differ although the flags do not allow it. [ctx] */
+     * the answer. The run fails in three cases:
+     * - A budget is below protected_slots. (Without scores, it may be as low as fixed_slots.)
+     * - The sum is above budget * layers * kv_heads.
+     * - The budgets of two heads differ, although the flags do not allow this.
+     * Thread: one call at a time on a state. */
     keel_status(KEEL_CALL *allocate)(keel_allocator_state *, const keel_allocator_input *,
                                      int32_t *budgets);
 } keel_allocator;

@@ -10,8 +10,8 @@
  * describes.
  *
  * Rows are stored in blocks. A block has block_slots slots of one KV head. All blocks of a layer
- * are in two arenas, one for K and one for V. A block table lists the blocks of each head, so heads
- * may have different lengths and free their memory independently.
+ * are in two arenas, one for K and one for V. A block table lists the blocks of each head. So heads
+ * can have different lengths and free their memory independently.
  *
  * EXAMPLE. The address of the key in slot s of head h (rank and strides as in tensor.h):
  *
@@ -65,8 +65,8 @@ typedef struct keel_kv_view {
     int64_t max_length;
 } keel_kv_view;
 
-/* The pairs of elements of a head that RoPE rotates together. Element pairs (a, b) at frequency i
- * become
+/* The pairs of elements of a head that RoPE rotates together. At frequency i, RoPE replaces the
+ * pair (a, b) by
  * a' = a * cos - b * sin, b' = b * cos + a * sin. */
 typedef uint32_t keel_rope_mode;
 enum keel_rope_mode_e {
@@ -78,15 +78,15 @@ enum keel_rope_mode_e {
 };
 
 /* Tables of RoPE's cosines and sines. The core computes them in float64, with the model's scaling
- * of positions, and rounds them to f32. The core owns them; they are valid as long as a
- * keel_kv_view. */
+ * of positions, and rounds them to f32. The core owns them. They are valid during the call; their
+ * buffers are valid until the queued op is done. */
 typedef struct keel_rope_tables {
     keel_header h;
     /* Both are f32 [rows, rot/2]. Position p has row p % rows. The core keeps the rows of all
-     * positions that are in use. So positions may grow without limit, and the table has a constant
+     * positions that are in use. So positions can grow without limit, and the table has a constant
      * size. */
     const keel_tensor *cos, *sin;
-    /* Which elements form a pair. */
+    /* The way in which elements form pairs. */
     keel_rope_mode mode;
     /* Number of elements of a head that are rotated, from element 0 on. Even, at most head_dim. */
     uint32_t rot;

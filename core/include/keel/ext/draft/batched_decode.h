@@ -15,7 +15,7 @@
  *     table->qkv_prepare(ctx, &qkv_args, &caches);              // m = 2, args.kv is NULL
  *     table->attention(ctx, &attention_args, &caches);
  *
- * Everything here exists since the draft. The tag [ctx] is explained in abi.h, THREAD TAGS. */
+ * Everything here exists since the draft. */
 #ifndef KEEL_EXT_BATCHED_DECODE_H
 #define KEEL_EXT_BATCHED_DECODE_H
 
@@ -61,9 +61,9 @@ typedef struct keel_batch_kv {
     int64_t max_length;
 } keel_batch_kv;
 
-/* The table. Members up to `attention` are required and must not be NULL. The args are the args of
- * the op table with m = n rows. Their `kv` is NULL; the caches are the last argument. Their `plan`
- * is also NULL.
+/* The table. Members up to `attention` are required and must not be NULL. The args structs are
+ * those of the op table, for m = n rows. Their members `kv` and `plan` are NULL. The caches are the
+ * last argument.
  *
  * The result of row i is equal to the result of the op with m = 1 for its sequence, within the op's
  * bound. If possible, the results are bit-identical. Calls are queued in the stream like ops. */
@@ -72,18 +72,19 @@ typedef struct keel_batched_decode {
     /* Prepares the other functions, as op_plan does (backend.h). The arguments are templates of the
      * largest calls: the largest n and max_length, with buffers that may be NULL.
      * KEEL_E_UNSUPPORTED: the backend does not support these templates. Then the core calls the ops
-     * for one sequence after the other. [ctx] */
+     * for one sequence after the other. Thread: one call at a time on a context. */
     keel_status(KEEL_CALL *prepare)(keel_ctx *, const keel_qkv_args *, const keel_attention_args *,
                                     const keel_batch_kv *);
-    /* The op qkv_prepare with all its features. `positions` is i32 [n]. [ctx] */
+    /* The op qkv_prepare with all its features. `positions` is i32 [n]. Thread: one call at a
+     * time on a context. */
     keel_status(KEEL_CALL *qkv_prepare)(keel_ctx *, const keel_qkv_args *, const keel_batch_kv *);
-    /* The op kv_append. `positions` is i32 [n]. [ctx] */
+    /* The op kv_append. `positions` is i32 [n]. Thread: one call at a time on a context. */
     keel_status(KEEL_CALL *kv_append)(keel_ctx *, const keel_kv_append_args *,
                                       const keel_batch_kv *);
     /* The op attention. With KEEL_ATTENTION_WINDOW, `q_positions` is i32 [n]. KEEL_ATTENTION_CAUSAL
      * changes nothing, because a row attends to all slots of its sequence. For
      * KEEL_ATTENTION_SCORES it returns KEEL_E_UNSUPPORTED, because each sequence has its own array
-     * of sums. [ctx] */
+     * of sums. Thread: one call at a time on a context. */
     keel_status(KEEL_CALL *attention)(keel_ctx *, const keel_attention_args *,
                                       const keel_batch_kv *);
 } keel_batched_decode;
