@@ -37,8 +37,8 @@ inline bool flag_of(const json &object, const char *key, bool fallback = false) 
     return found != nullptr && found->is_boolean() ? found->get<bool>() : fallback;
 }
 
-// The steps of a component. A component of type Sequence has several steps, any other component is
-// one step.
+// Returns the steps of a component. A component of type Sequence has several steps; any other
+// component is one step.
 inline std::vector<json> steps_of(const json &root, const char *component, const char *list) {
     const json *found = member(root, component);
     if (found == nullptr) return {};

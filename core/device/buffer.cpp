@@ -51,7 +51,7 @@ void *Buffer::map() const {
     if (status == KEEL_E_DEVICE_LOST) device_->fail(status, "buffer_map");
     if (status != KEEL_OK) {
         mapped_ = nullptr;
-        take_message(); // drops the plugin's message, because the caller handles a refusal
+        take_message(); // drops the plugin's message, because the caller handles the refusal
     }
     map_tried_ = true;
     return mapped_;

@@ -44,8 +44,8 @@ class Tensor {
     // Columns begin..begin+n-1 of the innermost dimension. Block dtypes need whole blocks.
     Tensor columns(int64_t begin, int64_t n) const;
     // A view with other dimensions over the same elements. The innermost dimension may be split
-    // ([m, heads * d] -> [m, heads, d]) whatever the outer strides are. For every other change the
-    // tensor must be contiguous.
+    // ([m, heads * d] -> [m, heads, d]) for any outer strides. For every other change the tensor
+    // must be contiguous.
     Tensor reshape(std::initializer_list<int64_t> dims) const;
 
     // Copy a contiguous tensor from or to the host. read() waits for the stream.

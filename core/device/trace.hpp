@@ -55,7 +55,8 @@ class Trace {
     std::chrono::steady_clock::time_point start_;
     int fd_ = -1;      // negative after the recording has ended
     uint64_t end_ = 0; // end of the last event in the file; the closing brackets follow it
-    std::vector<std::string> devices_; // devices that have a time line, in the order of its number
+    // devices that have a time line, in the order of the numbers of their time lines
+    std::vector<std::string> devices_;
     std::string pending_; // events that are not in the file yet, each with a comma before it
 };
 

@@ -139,7 +139,7 @@ class HeaderReader {
         }
     }
 
-    // `shape` still has the file's order: the innermost dimension first.
+    // In `shape`, the dimensions still have the file's order: the innermost dimension comes first.
     void set_size(GgufTensor &tensor) const {
         int64_t elements = 1;
         for (const int64_t size : tensor.shape) {

@@ -492,7 +492,7 @@ void PolicyChecker::check_threads(const PolicyCase &of) {
         keel_policy_needs needs = {KEEL_HEADER(keel_policy_needs)};
         keel_policy_state *made = nullptr;
         {
-            static std::mutex init; // functions marked [init] must not run at the same time
+            static std::mutex init; // create calls into one plugin must not run at the same time
             const std::lock_guard lock(init);
             if (table_.create(host.table(), &geometry_.c, params_.data(), params_.size(), seed_,
                               &needs, &made) != KEEL_OK) {
