@@ -66,7 +66,7 @@ bool RopeTables::collide(std::span<const int32_t> positions) {
     return found != row_and_position_.end();
 }
 
-// scratch_ has one row after the other, each with its cosines, then its sines.
+// scratch_ has one row after the other. Each row has its cosines first, then its sines.
 void RopeTables::write_rows(int64_t first, int64_t n) {
     const size_t half = frequencies_.size();
     split_.resize(static_cast<size_t>(n) * half);
