@@ -27,7 +27,8 @@ std::span<const float> last_row(Session &session) {
     return session.logits().last(static_cast<size_t>(session.pipeline().model().vocab_size));
 }
 
-// Pins texts before the prompt is read. The prompt's first token will have the number `first`.
+// Pins texts before the prompt is read. `first` is the number that the prompt's first token will
+// have.
 void pin_texts(Session &session, std::span<const int32_t> prompt, int64_t first,
                const GenerateOptions &options) {
     const Tokenizer &tokenizer = *session.pipeline().tokenizer();
@@ -172,7 +173,8 @@ std::optional<int32_t> Generation::next() {
         stop(StopReason::stop_string, std::string(stream_->stop_string()));
     } else if (is_cancelled()) {
         stop(StopReason::cancelled);
-    } else if (!is_long_enough()) { // stops after the last token, because it needs no step
+    } else if (!is_long_enough()) {
+        // the last token needs no step, so the text ends before a check of the room
         if (session_.can_take(1, &why)) return id;
         stop(StopReason::cache_full, why);
     }
@@ -197,7 +199,9 @@ GenerateResult generate(Session &session, std::span<const int32_t> prompt,
     generation.run_ahead();
     try {
         while (const auto id = generation.next()) session.decode(*id);
-    } catch (const Error &error) { // returns the text that was already generated
+    } catch (const Error &error) {
+        // the error is not thrown if a part of the text was generated; the result then has this
+        // part
         if (!session.is_broken() || !generation.has_text()) throw;
         generation.stop(StopReason::device_lost, error.what());
     }

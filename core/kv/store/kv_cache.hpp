@@ -110,9 +110,9 @@ class KvCache {
     // device.
     void save(StateWriter &out) const;
     // Replaces the content by the output of save() of a cache with the same layers, heads and
-    // types. `seen`: tokens since the start; all positions are below this number. Every value is
-    // checked. Throws Error(input) for invalid values and for content that does not fit; then the
-    // cache is empty.
+    // types. `seen`: number of tokens since the start; all positions are below this number. Every
+    // value is checked. Throws Error(input) for invalid values and for content that does not fit.
+    // After this error the cache is empty.
     void load(StateReader &in, int64_t seen);
 
     // These functions copy a cache with the same layers and heads from another device.
