@@ -24,7 +24,8 @@ class FlatMap {
         slot = {key, value};
     }
 
-    // NULL if the map lacks the key. Valid until the next put().
+    // Returns the value, or NULL if the map does not have the key. The pointer is valid until the
+    // next put().
     const std::uint64_t *find(std::uint64_t key) const noexcept {
         if (slots_.empty()) return nullptr;
         const Slot &slot = slots_[probe(key)];
