@@ -39,8 +39,8 @@ uint8_t *scratch(keel_ctx *ctx, uint64_t bytes) noexcept {
 
 namespace {
 
-// Returns the parameter with this key. Returns NULL if it is missing, because hosts in tests may
-// pass fewer parameters.
+// Returns the parameter with this key. Returns NULL if the parameter is missing, because hosts in
+// tests may pass fewer parameters.
 const keel_param *param(const keel_ctx_desc *desc, const char *key) {
     for (uint32_t i = 0; i < desc->n_params; ++i)
         if (keel_same(desc->params[i]->key, key)) return desc->params[i];

@@ -1,6 +1,6 @@
 // Dense attention, keel.attention_dense/1: forward and backward over plain tensors, after
-// FlashAttention-2 (arXiv 2307.08691). Queries are handled in tiles of kDenseRows rows and keys in
-// tiles of kDenseKeys. No array of size rows x keys is ever stored.
+// FlashAttention-2 (arXiv 2307.08691). Queries are handled in tiles of kDenseRows rows, and keys in
+// tiles of kDenseKeys keys. No array of size rows x keys is ever stored.
 //
 // Forward: a task is a tile of queries of one head. It walks over the tiles of keys that its
 // queries see, with an online softmax.
@@ -43,9 +43,9 @@ struct DenseTensor {
     }
 };
 
-// The bias or the mask: [batch, heads, rows, keys], where a size of 1 has stride 0.
+// The bias or the mask: [batch, heads, rows, keys]. A dimension of size 1 has stride 0.
 struct DensePairs {
-    const uint8_t *data = nullptr; // NULL: there is none
+    const uint8_t *data = nullptr; // NULL: the call has no bias or mask
     int64_t batch = 0, head = 0, row = 0, unit = 0;
     int type = 0;
 
@@ -59,7 +59,7 @@ struct DensePairs {
     }
 };
 
-// The function that both passes compute. The caller has checked the arguments.
+// The attention function. Forward and backward compute it. The caller has checked the arguments.
 struct DenseAttention {
     DenseAttention(const AttentionKernels *table, const keel_dense_attention &args,
                    const keel::sdk::DenseSizes &sizes);
@@ -76,37 +76,40 @@ struct DenseAttention {
     int64_t kv_head(int64_t h) const { return h / (n.heads / n.kv_heads); }
     int64_t tiles_of_rows() const { return (n.rows + kDenseRows - 1) / kDenseRows; }
     int64_t tiles_of_keys() const { return (n.keys + kDenseKeys - 1) / kDenseKeys; }
-    // The keys that causal and window leave to query i: first..end-1. Both rise with i.
+    // Returns the keys first..end-1 that KEEL_DENSE_CAUSAL and KEEL_DENSE_WINDOW do not hide from
+    // query i. Both numbers rise with i.
     Range keys_of(int64_t i) const;
-    // The keys that one of the queries from..end-1 may see.
+    // Returns the keys that at least one of the queries from..end-1 can see.
     Range keys_of(int64_t from, int64_t end) const {
         return {keys_of(from).begin, keys_of(end - 1).end};
     }
     bool has(uint64_t bit) const { return (args.features & bit) != 0; }
 };
 
-// A tile of pairs: queries `row`..+rows-1 and keys `key`..+keys-1 of a head.
+// A tile of pairs of query and key: queries `row`..row+rows-1 and keys `key`..key+keys-1 of a head.
 struct DenseTile {
     int64_t b, h, row, rows, key, keys;
 };
 
-// Scratch memory of one worker, for both passes. Sizes in floats; d and e are the padded sizes of
-// keys and values.
+// Scratch memory of one worker, for forward and backward. Sizes are in floats; d and e are the
+// padded sizes of keys and values.
 struct DenseScratch {
     DenseScratch(float *base, int64_t d, int64_t e);
     static int64_t floats(int64_t d, int64_t e);
 
-    float *q, *q_turned;              // [kDenseRows][d], [d][kDenseRows]
-    float *d_out, *d_out_turned;      // [kDenseRows][e], [e][kDenseRows]
-    float *k, *v;                     // [kDenseKeys][d], [kDenseKeys][e]
-    float *turned;                    // [max(d, e)][kDenseKeys]
-    float *first, *second;            // sums: [kDenseRows][max(d, e)]
-    float *s, *dp, *capped;           // tiles of pairs, in the orientation of the pass
+    float *q, *q_turned;         // [kDenseRows][d], [d][kDenseRows]
+    float *d_out, *d_out_turned; // [kDenseRows][e], [e][kDenseRows]
+    float *k, *v;                // [kDenseKeys][d], [kDenseKeys][e]
+    float *turned;               // [max(d, e)][kDenseKeys]
+    float *first, *second;       // sums: [kDenseRows][max(d, e)]
+    // tiles of pairs; the rows are the queries or the keys, depending on the pass
+    float *s, *dp, *capped;
     float *bias, *keep;               // tiles of pairs, [kDenseRows][kDenseKeys]
     float *bias_turned, *keep_turned; // [kDenseKeys][kDenseRows]
     float *max, *sum;                 // [kDenseRows]
-    // What is subtracted from logits and from gradients of weights, one number for each pair. A
-    // pass with keys as rows uses only one row, because all keys have the same numbers.
+    // One number for each pair: `lse` is subtracted from logits, `delta` from gradients of weights.
+    // In a pass whose rows are keys, all keys have the same numbers, so this pass uses only one
+    // row.
     float *lse, *delta;
 };
 
@@ -118,26 +121,26 @@ struct DenseRowsOf {
 
 // ---- parts of both passes (attention/dense_tiles.cpp) ----
 
-// Rows from..from+count-1 of a head, as f32: in place if possible, else converted to `room`, with
-// zeros after each row. whole: `room` is needed unless count is a multiple of kPad, because whole
-// vectors of rows are read.
+// Returns rows from..from+count-1 of a head, as f32. The rows are in place if possible. Otherwise
+// they are converted to `room`, with zeros after each row. If count is a multiple of kPad, `whole`
+// has no effect. Otherwise `whole` requires `room`, because whole vectors of rows are read.
 DenseRowsOf dense_rows(const DenseAttention &a, const DenseTensor &t, int64_t b, int64_t h,
                        int64_t from, int64_t count, bool whole, float *room);
-// The same, converted to `room` and multiplied by `factor`.
+// Like dense_rows(), but always converts the rows to `room` and multiplies them by `factor`.
 void load_scaled(const DenseAttention &a, const DenseTensor &t, int64_t b, int64_t h, int64_t from,
                  int64_t count, float factor, float *room);
-// Fills the tile `bias` with bias, and -inf for hidden pairs. Returns false if it would be all 0;
-// then it is not filled.
+// Fills the tile `bias` with bias, and -inf for hidden pairs. If the tile would be all 0, returns
+// false and does not fill it.
 bool fill_bias(const DenseAttention &a, const DenseTile &t, float *bias);
 // Fills the tile `keep` with the factors of dropout: 0, or 1 / (1 - dropout).
 void fill_keep(const DenseAttention &a, const DenseTile &t, float *keep);
 
-// Which pairs of a product are skipped if the other operand is not finite. NULL: none.
+// The pairs of a product that are skipped if the other operand is not finite. NULL: no pairs.
 struct DenseSkips {
     const float *bias, *keep;
 };
-// sums[rows][cols] += x[rows][depth] * y[depth][cols]. x, bias and keep are tiles of pairs with
-// this stride.
+// Computes sums[rows][cols] += x[rows][depth] * y[depth][cols]. x, bias and keep are tiles of pairs
+// with the stride `stride`.
 void add_product(const DenseAttention &a, const float *x, int64_t stride, DenseSkips skips,
                  int64_t rows, int64_t depth, DenseRowsOf y, int64_t cols, float *sums);
 
@@ -148,7 +151,8 @@ keel_status run_dense_forward(keel_ctx *ctx, const DenseAttention &a,
 keel_status run_dense_backward(keel_ctx *ctx, const DenseAttention &a,
                                const keel_dense_gradients &gradients) noexcept;
 
-// Workers for this work, whose products take `products` times rows * keys * head_dim additions.
+// Returns the number of workers for this work. The matrix products of the work take `products`
+// times rows * keys * head_dim additions.
 uint32_t dense_workers(const keel_ctx *ctx, const DenseAttention &a, int64_t products);
 
 } // namespace keel_cpu

@@ -20,7 +20,8 @@ struct DenseBackward {
     float &delta_of(int64_t b, int64_t h, int64_t i) const {
         return delta[(b * a.n.heads + h) * a.n.rows + i];
     }
-    // What is subtracted from the logits of a query. With infinity, all its weights are 0.
+    // Returns the number to subtract from the logits of a query. If it is infinity, all weights of
+    // the query are 0.
     float subtrahend(int64_t b, int64_t h, int64_t i) const {
         const float x = lse_of(b, h, i);
         return x == -__builtin_inff() ? __builtin_inff() : x;
@@ -51,16 +52,16 @@ float sink_gradient(const DenseBackward &job, int64_t h) {
     return static_cast<float>(sum);
 }
 
-// Tiles of pairs in the orientation of a pass: rows are queries or keys.
+// Tiles of pairs. The rows are queries or keys, depending on the pass.
 struct PairTiles {
-    const float *bias, *keep; // NULL: there is none
-    int64_t stride;           // of these tiles, and of s, dp and capped
-    int64_t rows, n;          // the part that is used
-    // From row to row of DenseScratch::lse and delta; 0: all rows use the first one.
+    const float *bias, *keep; // NULL: the call has no bias or no dropout
+    int64_t stride;           // stride of these tiles, and of s, dp and capped
+    int64_t rows, n;          // numbers of rows and columns that are used
+    // Distance from row to row in DenseScratch::lse and delta. 0: all rows use the first row.
     int64_t line;
 };
 
-// Turns the logits in w.s into weights.
+// Replaces the logits in w.s by weights.
 void make_weights(const DenseAttention &a, const DenseScratch &w, const PairTiles &t) {
     const AttentionKernels &kernels = *a.kernels;
     for (int64_t r = 0; r < t.rows; ++r) {
@@ -75,7 +76,7 @@ void make_weights(const DenseAttention &a, const DenseScratch &w, const PairTile
     }
 }
 
-// Turns the products d_out . v in w.dp into gradients of the logits. The weights are in w.s.
+// Replaces the products d_out . v in w.dp by gradients of the logits. The weights are in w.s.
 void make_gradients(const DenseAttention &a, const DenseScratch &w, const PairTiles &t) {
     const AttentionKernels &kernels = *a.kernels;
     for (int64_t r = 0; r < t.rows; ++r) {
@@ -87,8 +88,9 @@ void make_gradients(const DenseAttention &a, const DenseScratch &w, const PairTi
     }
 }
 
-// As fill_bias(). It also hides the rows whose logits are all -infinity, because such a row adds
-// nothing to a gradient. Its weights are 0, but 0 times an infinity of q or k would be NaN.
+// Like fill_bias(). Also hides the rows whose logits are all -infinity, because such a row adds
+// nothing to a gradient. The weights of such a row are 0, but 0 times an infinity of q or k would
+// be NaN.
 bool fill_seen(const DenseBackward &job, const DenseTile &t, float *bias) {
     bool biased = fill_bias(job.a, t, bias);
     for (int64_t r = 0; r < t.rows; ++r) {
@@ -155,7 +157,7 @@ void run_queries(const DenseBackward &job, const DenseScratch &w, int64_t b, int
 
 // ---- d_k and d_v: a tile of keys walks over the queries of all heads of its group ----
 
-// bias[keys][rows] from bias[rows][keys].
+// Transposes bias[rows][keys] to bias[keys][rows].
 void turn_pairs(const DenseAttention &a, const DenseTile &t, const float *pairs, float *turned) {
     a.kernels->transpose(pairs, kDenseKeys, padded(t.rows), t.keys, turned, kDenseRows);
 }
@@ -219,13 +221,13 @@ void run_keys(const DenseBackward &job, const DenseScratch &w, int64_t b, int64_
     }
 }
 
-// The tasks of the pass. Tasks of d_k and d_v take longest, so they come first.
+// Runs one task of the pass. Tasks of d_k and d_v take longest, so they come first.
 void run_backward_task(const DenseBackward &job, const DenseScratch &w, int64_t task) {
     const DenseAttention &a = job.a;
     const int64_t kv_heads = a.n.batch * a.n.kv_heads, heads = a.n.batch * a.n.heads,
                   of_keys = kv_heads * a.tiles_of_keys();
     if (task < of_keys) {
-        // with causal, the first keys are seen by the most queries
+        // with KEEL_DENSE_CAUSAL, the first keys are seen by the most queries
         const int64_t head = task % kv_heads, tile = task / kv_heads;
         return run_keys(job, w, head / a.n.kv_heads, head % a.n.kv_heads, tile * kDenseKeys);
     }

@@ -1,4 +1,4 @@
-// The forward pass of dense attention: out and log-sum-exp.
+// The forward pass of dense attention: `out` and log-sum-exp.
 #include "cpu/attention/dense.hpp"
 
 #include <math.h>
@@ -10,7 +10,7 @@ namespace {
 struct DenseForward {
     const DenseAttention &a;
     DenseTensor out;
-    float *lse = nullptr; // NULL: not wanted
+    float *lse = nullptr; // NULL: the caller does not request the log-sum-exp
     int64_t lse_batch = 0, lse_head = 0;
 };
 
@@ -91,7 +91,7 @@ keel_status run_dense_forward(keel_ctx *ctx, const DenseAttention &a,
     return parallel(ctx, dense_workers(ctx, a, 2), [&](const Team &team) {
         const DenseScratch w(reinterpret_cast<float *>(base) + team.worker * each, d, e);
         for (int64_t task; (task = next.fetch_add(1, std::memory_order_relaxed)) < tiles * heads;) {
-            // with causal, the last tiles take longest, so they come first
+            // with KEEL_DENSE_CAUSAL, the last tiles take longest, so they come first
             const int64_t tile = tiles - 1 - task / heads, head = task % heads;
             run_tile(job, w, head / a.n.heads, head % a.n.heads, tile * kDenseRows);
         }

@@ -12,8 +12,8 @@
 // its head. The tasks of a head add in the order in which they were started, so that the sums do
 // not depend on the number of workers.
 //
-// Logits (attention/logits.cpp): these scores are not normalized. They need no loop before, so this
-// code multiplies the keys with the queries.
+// Logits (attention/logits.cpp): these scores are not normalized. No loop over the slots runs
+// before, so this code multiplies the keys with the queries.
 #pragma once
 
 #include "cpu/attention/job.hpp"
@@ -90,8 +90,8 @@ inline void take_head(const AttentionJob &job, float *group, const float *x, int
         job.kernels->add(group, x, n);
 }
 
-// Writes n scores to row `row` of the result. inside[j] is true if the slot is in the ranges.
-// `inside` is NULL if there are no ranges.
+// Writes n scores to row `row` of the result. inside[j] is true if slot first + j is in the ranges
+// of the job. `inside` is NULL if the job has no ranges.
 inline void write_scores(const AttentionJob &job, int64_t row, int64_t first, int64_t n, float *x,
                          const bool *inside) {
     const keel_tensor *out = job.scores->out;
@@ -106,7 +106,8 @@ inline void write_scores(const AttentionJob &job, int64_t row, int64_t first, in
         job.kernels->add(to, x, n);
 }
 
-// Writes the reduction over the query heads of a KV head, if the scores are reduced over them.
+// Writes the reduction over the query heads of a KV head, if the scores are reduced over query
+// heads.
 inline void write_group(const AttentionJob &job, float *group, int64_t head, int64_t first,
                         int64_t n, const bool *inside) {
     if (job.scores->reduce_group == KEEL_REDUCE_NONE) return;
