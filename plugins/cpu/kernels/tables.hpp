@@ -4,8 +4,8 @@
 //
 // Names of matmul kernels: matmul_<weights>_<activations>[_few | _many]. "few" and "many" refer to
 // the number of rows of x. Weights: "quant" is q8_0, q4_0, q4_k, q5_k and q6_k; "float" is f32, f16
-// and bf16; "half" is f16 and bf16; "any" is all of them. Activations: the type to which x is
-// rounded before the product.
+// and bf16; "half" is f16 and bf16; "any" is all types. Activations: the type to which x is rounded
+// before the product.
 #pragma once
 
 #include "cpu/features.hpp"
@@ -67,8 +67,8 @@ struct MatmulKernels {
 // are multiplied with them.
 struct Bf16MatmulKernels {
     const char *isa;
-    // For each type of W: smallest number of rows of x for which these kernels are faster. f16 and
-    // bf16 weights are row-major, the others interleaved. 0: these kernels are never faster.
+    // For each type of W: smallest number of rows of x for which these kernels are faster. 0: these
+    // kernels are never faster. f16 and bf16 weights are row-major, other types are interleaved.
     int64_t least_rows[weight_types];
     int64_t block; // most rows of W in a call
     // Number of rows of x that are stored together. Packed x has the shape [m / x_rows][k /
@@ -168,12 +168,12 @@ struct AttentionKernels {
     // Computes out = x / sqrt(mean(x^2) + eps) * weight. `out` may be x.
     void (*rms_norm)(const float *x, const float *weight, float eps, int64_t n, float *out);
 
-    // Dense attention (algo/attention_dense.inl). Rows of n elements with room up to a multiple of
-    // kPad. A bias of -inf hides a pair of query and key.
+    // Dense attention (algo/attention_dense.inl). Each function takes rows of n elements. The rows
+    // have room up to a multiple of kPad. A bias of -inf hides a pair of query and key.
     void (*exp_minus)(float *x, const float *lse, int64_t n); // x = exp(x - lse)
     void (*add_bias)(float *x, const float *bias, int64_t n);
     void (*hide)(float *x, const float *bias, int64_t n); // x = 0 for hidden pairs
-    void (*drop)(float *x, const float *keep, int64_t n); // x *= keep; 0 if keep is 0
+    void (*drop)(float *x, const float *keep, int64_t n); // x *= keep; if keep is 0, x becomes 0
     // dp = p * (dp - delta)
     void (*logit_gradient)(float *dp, const float *p, const float *delta, int64_t n);
     void (*softcap_gradient)(float *dz, const float *capped, float cap, int64_t n);
@@ -216,8 +216,8 @@ struct Bf16AttentionKernels {
     // not faster than separate calls.
     void (*walk)(const Bf16Walk &);
     int64_t walk_rows; // smallest number of rows for which walk is used
-    // Like AttentionKernels::softmax, but the result is written to p as operand x, with kTileSlots
-    // columns. Zeros are written from n up to the next multiple of 32 slots. If `keep` is true, the
+    // Like AttentionKernels::softmax, but writes the result to p as operand x, with kTileSlots
+    // columns. Writes zeros from n up to the next multiple of 32 slots. If `keep` is true, the
     // result is also left in s. The sums are added to lanes[rows][16]. max need not be the largest
     // logit, but exp(logit - max) never becomes large.
     void (*softmax)(float *s, int64_t s_stride, int64_t rows, int64_t n, const SoftmaxState &state,
