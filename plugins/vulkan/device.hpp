@@ -7,7 +7,7 @@ namespace keel_vulkan {
 
 // Returns the devices that have Vulkan 1.2 and a compute queue. Their order gives the device
 // numbers that the core uses: discrete GPUs, integrated GPUs, other devices, processors. Devices
-// that lack a required feature come last.
+// without a required feature come last.
 std::vector<VkPhysicalDevice> list_devices(const Instance &instance);
 
 // Properties of a device that decide how the backend uses it.
@@ -26,11 +26,11 @@ struct DeviceFacts {
     bool memory_budget = false;
     // true: has VK_EXT_calibrated_timestamps, so the host can read the device's clock
     bool calibrated = false;
-    uint32_t timestamp_bits = 0; // number of bits of the queue's clock; 0: there is no clock
+    uint32_t timestamp_bits = 0; // number of bits of the queue's clock; 0: the queue has no clock
 };
 
 DeviceFacts device_facts(VkPhysicalDevice device);
-// Returns the first feature that the backend needs and the device lacks, or NULL.
+// Returns the first feature that the backend needs and the device does not have, or NULL.
 const char *missing_feature(VkPhysicalDevice device);
 
 // The opened device.
@@ -51,9 +51,9 @@ class Device {
     const DeviceFacts &facts() const { return facts_; }
     bool has_matrices() const { return matrices_; }
 
-    // Returns true if loops are limited. lavapipe silently ends all loops of a shader after an
-    // invocation has run 65535 loop rounds in total. So on processors the work is divided so that
-    // no invocation runs more than kMostLoops rounds.
+    // Returns true if loops are limited. In lavapipe, an invocation can run 65535 loop rounds in
+    // total. After that, all loops of the shader end silently. So on processors the work is divided
+    // so that no invocation runs more than kMostLoops rounds.
     bool limits_loops() const {
         return facts_.properties.deviceType == VK_PHYSICAL_DEVICE_TYPE_CPU;
     }

@@ -89,8 +89,8 @@ VkPipeline KernelCache::find(const Key &key, Kernel kernel,
     const auto found = pipelines_.find(key);
     if (found != pipelines_.end()) return found->second;
     VkPipeline &place =
-        // The map entry is inserted before the pipeline is made. So no pipeline is leaked if there
-        // is no memory for the entry.
+        // The map entry is inserted before the pipeline is made. If there is no memory for the
+        // entry, no pipeline is leaked.
         pipelines_[key];
     try {
         place = make(kernel, constants);

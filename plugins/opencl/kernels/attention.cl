@@ -1,5 +1,5 @@
-// Attention with online softmax. K_TYPE and V_TYPE are the types of the cache; -1 means that they
-// are read at run time. MAX_DIM is at least the size of the heads.
+// Attention with online softmax. K_TYPE and V_TYPE are the types of the cache. -1 means that the
+// kernel gets these types at run time. MAX_DIM is at least the size of the heads.
 //
 // The queries of a KV head form tokens * group rows. Row r is query head r % group of the KV head,
 // for token r / group. So the query heads that share keys also share the loads of these keys, in
@@ -21,7 +21,7 @@
     (((ulong)(head)*rules.tokens * rules.group + (r)) * splits + split) * (c.v_dim + 3)
 
 #if LANES == 1
-// number of slots handled together, so that one vector exp is enough for all of them
+// number of slots handled together, so that one vector exp computes all of them
 #define SLOTS 16
 
 // The global ids are: tile of rows, KV head, split of the slots.

@@ -30,8 +30,8 @@ __kernel void prepare(Floats q, View qv, Floats k, View kv, Floats v, View vv, u
     SYNC;
     const int position =
         positions[place.offset + token * place.token_stride + kv_head * place.head_stride];
-    // Only queries and keys need some of the steps below. For values, these steps run over no
-    // elements, so that no barrier depends on a condition.
+    // Only queries and keys need some of the steps below. For values, these steps also run, but
+    // over no elements. So no barrier depends on a condition.
     const int turns = is_q || is_k, normed = turns && (flags & FLAG_NORM);
     Floats norm = is_q ? q_norm + q_norm_offset : k_norm + k_norm_offset;
     float sum = 0.0f;

@@ -43,8 +43,8 @@ typedef struct {
     uint n, offset;
 } View;
 
-// A cache view (gpu/kv.hpp). Offsets of arenas are in units of 2 bytes, those of integers in units
-// of 4 bytes.
+// A cache view (gpu/kv.hpp). Offsets of arenas are in units of 2 bytes. Offsets of integers are in
+// units of 4 bytes.
 typedef struct {
     uint kv_heads, max_length, block_shift, blocks;
     uint k_type, k_dim, k_offset, k_block, k_slot;
@@ -248,8 +248,8 @@ static inline void store_row(SHARED const float *x, uint n, OutBytes row, uint t
 #define ROOM(name) __local float name[LANES]
 #define ALL_SUM(x, room) all_sum(x, room)
 #define ALL_MAX(x, room) all_max(x, room)
-// Each lane adds up all values itself. This needs only two barriers, and none in a loop, because
-// PoCL 3.1 has bugs with barriers in loops.
+// Each lane adds up all values itself. This needs only two barriers and no barrier in a loop. PoCL
+// 3.1 has bugs with barriers in loops.
 static inline float all_sum(float x, __local float *room) {
     room[LANE] = x;
     SYNC;
@@ -292,7 +292,7 @@ static inline uint kv_length(Kv kv, Ints lengths, uint head) {
     return (uint)clamp(lengths[kv.lengths_offset + head], 0, (int)kv.max_length);
 }
 
-// Returns the block of a slot, or -1 if there is none.
+// Returns the block of a slot, or -1 if the slot has no block.
 static inline int kv_block(Kv kv, Ints table, uint head, uint slot) {
     const uint place = slot >> kv.block_shift;
     if (place >= kv.table_blocks) return -1;

@@ -24,7 +24,7 @@ uint64_t part_at(uint head, uint part, uint row) {
 uint token_at(uint head, uint row) { return sequence_of(P.kv, head) + row / P.group; }
 uint head_at(uint head, uint row) { return own_head(P.kv, head) * P.group + row % P.group; }
 
-// Stores the log-sum-exp of a row if it is wanted. For scores, also stores max and 1 / sum.
+// Stores the log-sum-exp of a row if the op requests it. For scores, also stores max and 1 / sum.
 void store_facts(uint head, uint row, float largest, float sum) {
     const uint i = token_at(head, row), h = head_at(head, row);
     if (P.lse != 0ul) {
@@ -190,8 +190,8 @@ void main() {
             barrier();
             for (uint s = me; s < ROWS * SLOTS; s += GROUP) {
                 const float base = row_max[s / SLOTS];
-                // A slot that a row does not see has logit -inf. If the logits of all seen slots
-                // are -inf too, row_seen says that slots were seen.
+                // If a row does not see a slot, the slot's logit is -inf. The logits of seen slots
+                // can be -inf too. row_seen tells whether the row sees any slot.
                 s_tile[s] = base == -kInf && !is_nan(s_tile[s]) ? 0.0 : exp_(s_tile[s] - base);
             }
             barrier();
@@ -216,7 +216,7 @@ void main() {
                     if (d >= v_dim) continue;
                     const float value = load_value(V_TYPE == 255u ? P.kv.v_type : V_TYPE, from, d);
                     if (!is_finite(value)) {
-                        // A probability of 0 is skipped, because the value may be infinite, and 0 *
+                        // A probability of 0 is skipped, because the value can be infinite, and 0 *
                         // infinity is NaN.
                         [[unroll]] for (uint a = 0; a < R_EACH; ++a) {
                             const float weight = s_tile[(lane + a * R_LANES) % ROWS * SLOTS + t];

@@ -18,7 +18,7 @@ uint kv_length(Kv kv, uint head) {
         clamp(InI32(kv.lengths).v[kv.lengths_offset + book_of(kv, head)], 0, int(kv.max_length)));
 }
 
-// Returns the block of a slot. The result is negative if there is none.
+// Returns the block of a slot. The result is negative if the slot has no block.
 int kv_block(Kv kv, uint head, uint slot) {
     const uint place = slot >> kv.block_shift;
     if (place >= kv.table_blocks) return -1;

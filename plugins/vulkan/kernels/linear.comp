@@ -110,8 +110,8 @@ void main() {
         [[unroll]] for (uint r = 0; r < ROWS; ++r)
             sum[r] = 0.0;
         for (uint c = TEAM_LANE; c < chunks; c += team) {
-            // The index in x. A chunk of q4_0 is 8 elements and the 8 elements that are 16 after
-            // them.
+            // The index in x. A chunk of q4_0 has two parts: 8 elements, and the 8 elements that
+            // are 16 places after these.
             const uint at = TYPE == kQ4 ? (c >> 1) * 32u + (c & 1u) * 8u : c * CHUNK;
             vec4 xs[4];
             xs[0] = x4(x, at);

@@ -24,7 +24,7 @@ layout(push_constant, std430) uniform Push {
 };
 #endif
 
-// Kernels only read memory of the types In... . They may read and write the other types.
+// Kernels only read memory of the types In... . They can read and write memory of the other types.
 layout(buffer_reference, std430, buffer_reference_align = 4) readonly buffer InF32 { float v[]; };
 layout(buffer_reference, std430, buffer_reference_align = 16) readonly buffer InF32x4 { vec4 v[]; };
 layout(buffer_reference, std430, buffer_reference_align = 4) readonly buffer InU32 { uint v[]; };
