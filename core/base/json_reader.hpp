@@ -84,7 +84,7 @@ class JsonNode {
 
     // Throws JsonError.
     [[noreturn]] void fail(std::string_view message) const;
-    // Throws JsonError about the member `key`, which may be absent.
+    // Throws JsonError about the member `key`, which can be absent.
     [[noreturn]] void fail(std::string_view key, std::string_view message) const;
     // Throws an error with the message "...: expected WHAT, found VALUE".
     [[noreturn]] void expected(std::string_view what) const;

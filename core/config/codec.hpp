@@ -28,7 +28,7 @@ struct Rule {
 
 // How a value is shown and written.
 enum class Form {
-    text,   // a scalar that may need quotes
+    text,   // a scalar that can need quotes
     choice, // a word of a fixed list, or a list of these words
     map,    // a map; overrides merge it entry by entry
     other,
@@ -149,7 +149,7 @@ struct Codec<E> {
     static std::string expectation(const Rule &) { return "one of " + joined(words_of<E>()); }
 };
 
-// A list of words without repeated words. A single word is a list of one.
+// A list of words without repeated words. A single word is a list with one word.
 template <typename E>
 requires std::is_enum_v<E>
 struct Codec<std::vector<E>> {

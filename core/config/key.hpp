@@ -62,7 +62,7 @@ template <typename Owner> class Key : public KeyFacts {
     // Returns the place of the value, or NULL if the file does not give the key.
     virtual const SourceLocation *where(const Owner &owner) const = 0;
 
-    // A key without a default may have an empty value. An empty value counts as not given.
+    // A key without a default can have an empty value. An empty value counts as not given.
     bool may_be_empty() const { return default_text().empty() && !required; }
 };
 

@@ -34,7 +34,7 @@ size_t choice(const pipeline::YamlNode &node, std::string_view what,
               std::initializer_list<std::string_view> words);
 std::filesystem::path
 path(const pipeline::YamlNode &node); // an absolute path; relative paths start at the file's folder
-// Returns the items of a list. A single value is a list of one.
+// Returns the items of a list. A single value counts as a list with one item.
 std::vector<const pipeline::YamlNode *> items(const pipeline::YamlNode &node, std::string_view key,
                                               size_t most);
 

@@ -15,7 +15,7 @@ namespace keel::gguf {
 using json = nlohmann::json;
 namespace fs = std::filesystem;
 
-// Accessors for values of a tokenizer's JSON files. A value may be missing or have another type.
+// Accessors for values of a tokenizer's JSON files. A value can be missing or have another type.
 
 inline std::string shown(const json &value) {
     return printable(value.dump(-1, ' ', true, json::error_handler_t::replace), 60);

@@ -69,7 +69,7 @@ void Buffer::commit(uint64_t offset, uint64_t bytes, bool on) {
                     "commit() of {} bytes at offset {} does not fit into {} reserved bytes", bytes,
                     offset, size_);
     if (!on && device_->is_lost())
-        return; // the memory was lost with the device; this call may be undoing an earlier failure,
+        return; // the memory was lost with the device; this call can be undoing an earlier failure,
                 // so it must not throw again
     device_->require_alive("buffer_commit");
     device_->stream().queue_held_back();

@@ -10,7 +10,7 @@
 
 namespace keel {
 
-// A view into a Buffer, which other views may share. It is a value and cheap to copy. A tensor
+// A view into a Buffer, which other views can share. It is a value and cheap to copy. A tensor
 // without a buffer has only a shape, which is enough to plan an op. Shapes are [outermost, ...,
 // innermost], as in keel/tensor.h.
 class Tensor {

@@ -52,7 +52,7 @@ class RopeTables {
     void write_rows(int64_t first, int64_t n);
 };
 
-// The RoPE tables of a model's layers: layers with a window may have their own tables.
+// The RoPE tables of a model's layers: layers with a window can have their own tables.
 class LayerRopes {
   public:
     LayerRopes(const ModelConfig &config, int64_t rows);

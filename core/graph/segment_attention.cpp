@@ -8,7 +8,7 @@ namespace keel {
 namespace {
 
 // Runs the ops of a segment's attention. A tap (StepTap) collects by-products of these ops for a
-// policy. For each plain op, TapOps may have an op that also writes by-products. If the tap needs
+// policy. For each plain op, TapOps can have an op that also writes by-products. If the tap needs
 // these by-products, this op runs instead of the plain op.
 struct TapHand {
     Executor &executor;
@@ -42,7 +42,7 @@ size_t plain_decodes(std::span<const Segment> segments) {
     return static_cast<size_t>(end - segments.begin());
 }
 
-// Also plans a call for the layers with a window, because the backend may accept one kind of layer
+// Also plans a call for the layers with a window, because the backend can accept one kind of layer
 // and refuse the other.
 void SegmentAttention::settle_together(uint32_t sequences, const keel_batch_kv &kv) {
     for (size_t i = 0; i < decoder_.layers(); ++i) {

@@ -18,8 +18,8 @@ class Executor {
         bool strict = false;              // true: an op that is not native is an error
         std::shared_ptr<Device> fallback; // the config's fallback backend; NULL: only the reference
         SyncStrategy sync;
-        bool replay = true; // steps may be recorded and submitted again
-        bool ahead = true;  // steps may be queued before their token is known
+        bool replay = true; // steps can be recorded and submitted again
+        bool ahead = true;  // steps can be queued before their token is known
     };
     // Called before and after every op of the pipeline, but not for the ops of a composition. In
     // the call before the op, the op's inputs are unchanged.

@@ -18,7 +18,7 @@ void Ladder::set_trace(Trace *trace) {
 }
 
 // The reference's op_plan checks the rules of every op. If op_plan returns KEEL_E_INVALID_ARG, Keel
-// has a bug. KEEL_E_UNSUPPORTED is not a bug, because a backend may support a dtype or feature that
+// has a bug. KEEL_E_UNSUPPORTED is not a bug, because a backend can support a dtype or feature that
 // the reference does not.
 void Ladder::check_template(keel_op op, keel_op_args *args, const OpTag &tag,
                             const Weight *weight) {

@@ -22,8 +22,8 @@ class OpCall {
         keel_tensor tensor;
         Access access;
         const char *name; // "x", "kv.k"
-        // The caller's descriptor, which may no longer exist. Use it only to check whether two
-        // operands are the same tensor.
+        // The caller's descriptor. It can be deleted already. Use the pointer only to check whether
+        // two operands are the same tensor.
         const keel_tensor *given;
         uint16_t at; // used only by OpCall: the offset of the pointer to the tensor in the args
     };

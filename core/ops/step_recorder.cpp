@@ -275,7 +275,7 @@ void StepRecorder::forget(const void *handle) noexcept {
         return found;
     });
     if ((state_ == State::comparing && current_ != nullptr && names(current_)) || fresh) {
-        try { // ops of this step that are not queued yet may use the handle, so they are queued now
+        try { // ops of this step that are not queued yet can use the handle, so they are queued now
             interrupt();
         } catch (...) {
             failure_ = std::current_exception();

@@ -12,7 +12,7 @@ namespace {
 
 using Bytes = std::span<const std::byte>;
 
-// Returns a copy, because data in the file may be unaligned.
+// Returns a copy, because data in the file can be unaligned.
 template <typename T> std::optional<T> read_at(Bytes file, uint64_t offset) {
     if (offset > file.size() || file.size() - offset < sizeof(T)) return std::nullopt;
     T value;

@@ -18,7 +18,7 @@ uint64_t bytes_of(const keel_buffer *buffer) {
     return reinterpret_cast<const Buffer *>(buffer)->size;
 }
 
-// A tensor [batch, heads, rows, keys] in which each of the first three sizes may be 1.
+// A tensor [batch, heads, rows, keys] in which each of the first three sizes can be 1.
 class PairTensor {
   public:
     explicit PairTensor(const keel_tensor *t) : view_(bind(t)) {}

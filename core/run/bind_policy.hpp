@@ -14,7 +14,7 @@ struct PolicyContext {
     const ModelConfig &model;
     std::shared_ptr<HostServices> host;
     std::shared_ptr<SystemMonitor> monitor;
-    bool has_system_prompt;        // sequences may call CacheManager::protect_prefix
+    bool has_system_prompt;        // sequences can call CacheManager::protect_prefix
     bool several_policies = false; // see PipelineOptions
 };
 

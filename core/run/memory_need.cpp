@@ -8,7 +8,7 @@
 namespace keel {
 namespace {
 
-constexpr uint32_t usual_block = 64; // the usual size of a block, in slots; a backend may use
+constexpr uint32_t usual_block = 64; // the usual size of a block, in slots; a backend can use
                                      // another size
 
 // Returns the bytes of the work memory. A step has a chunk of one sequence, and one token of each

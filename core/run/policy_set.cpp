@@ -76,7 +76,7 @@ bool PolicySet::is_own(const PolicySetup &plan) const {
 }
 
 // Refuses a context that is longer than the model was trained for, if the policy keeps all slots.
-// With a policy that evicts, the model may read more tokens than it was trained for.
+// With a policy that evicts, the model can read more tokens than it was trained for.
 void PolicySet::check_trained_context(const PolicySetup &plan) const {
     const int64_t context = engine().kv_shape.max_slots, trained = context_.model.max_positions;
     if (context <= trained || !plan.keeps_all()) return;

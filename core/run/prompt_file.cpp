@@ -21,7 +21,7 @@ namespace {
 constexpr int64_t most_tokens = 16777216;         // the limit of generation.max_tokens
 constexpr uint64_t most_seed = uint64_t{1} << 53; // the limit of sampling.seed
 constexpr size_t most_bytes = size_t{4} << 30;    // bytes; the limit for a file of answers
-// The limits are high, because answers may have log probabilities of every token.
+// The limits are high, because answers can have log probabilities of every token.
 constexpr JsonLimits line_limits{most_bytes, 16, 100'000'000};
 
 // A line of a file, and the number of the line.

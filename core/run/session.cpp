@@ -93,7 +93,7 @@ bool Session::take_in(std::span<const int32_t> ids, uint32_t rows, const Progres
 bool Session::prefill_as(StepKind at_last, std::span<const int32_t> ids, uint32_t rows,
                          const Progress &progress) {
     if (ids.empty()) return true;
-    // a copy, because `ids` may be the session's own tokens
+    // a copy, because `ids` can be the session's own tokens
     const std::vector<int32_t> kept(ids.begin(), ids.end());
     const std::optional<int32_t> pending = this->pending();
     const int64_t before = tokens();

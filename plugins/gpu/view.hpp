@@ -35,7 +35,7 @@ constexpr uint32_t unit_bytes(keel_dtype dtype) {
 // and stride[2] belong to the dimension next to the rows; unused outer dimensions have length 1.
 // The members are 32-bit words, so that OpenCL C and GLSL can declare the same struct. Element (i,
 // j, k, e) of a type without blocks is at unit offset + i * stride[0] + j * stride[1] + k *
-// stride[2] + e, modulo 2^32. A stride may be negative.
+// stride[2] + e, modulo 2^32. A stride can be negative.
 struct View {
     uint32_t shape[3];
     uint32_t stride[3]; // in units (see unit_bytes)

@@ -105,7 +105,7 @@ keel_status KEEL_CALL ctx_info(keel_ctx *ctx, keel_ctx_info *out) noexcept {
 
 keel_status KEEL_CALL mem_info(keel_ctx *ctx, keel_mem_info *out) noexcept {
     keel_mem_info info = make_out<keel_mem_info>();
-    info.total = ctx->device.memory; // OpenCL does not say how much memory is free
+    info.total = ctx->device.memory; // OpenCL does not report how much memory is free
     info.ours = ctx->buffer_bytes + ctx->weight_bytes + ctx->scratch_bytes + ctx->staging->bytes();
     keel_emit(out, &info, sizeof info);
     return KEEL_OK;

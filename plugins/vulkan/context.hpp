@@ -69,7 +69,7 @@ Range take_memory(keel_ctx &ctx, MemoryUse use, uint64_t bytes);
 // memory. Then the block is not destroyed.
 void close_import(keel_ctx &ctx, Block *block) noexcept;
 
-// Must be called only when no recording exists that may use the old scratch memory.
+// Must be called only when no recording exists that can use the old scratch memory.
 void give_back_old_scratch(keel_ctx &ctx) noexcept;
 
 // Throws Refusal if the validation layers reported an error since the last call.

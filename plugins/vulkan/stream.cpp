@@ -84,8 +84,9 @@ void Stream::begin() {
 }
 
 // Records a barrier: all earlier commands finish, and their writes become visible, before the next
-// command. One global barrier is enough. Kernels use addresses, so the host does not know which
-// bytes they access, and in a decode step each op needs the result of the previous op.
+// command. One global barrier is enough, for two reasons. Kernels use addresses, so the host does
+// not know which bytes they access. And in a decode step each op needs the result of the previous
+// op.
 void Stream::barrier() {
     if (after_barrier_) return;
     put_barrier(frames_[frame_].commands);

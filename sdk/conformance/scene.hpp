@@ -59,7 +59,7 @@ struct Manner {
     // True: the args come from a newer peer, so they have more bytes, with arbitrary content.
     bool longer = false;
     uint64_t more_features = 0; // feature bits that the callee does not know
-    // true: the plan is made with larger args than those of the call (LargerPlan)
+    // true: the args of the plan are larger than the args of the call (LargerPlan)
     bool larger = false;
 };
 

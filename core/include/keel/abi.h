@@ -31,20 +31,19 @@
  *    keel_emit(), which writes at most struct_size bytes.
  *  - Args structs: the caller writes the header. A callee treats members beyond struct_size as
  *    zero (see KEEL_HAS), and never reads beyond its own layout.
- *  - Arrays of structs are arrays of pointers, because the size of an element may grow.
+ *  - Arrays of structs are arrays of pointers, because the size of an element can grow.
  *
  * FEATURES. Args structs have a member `uint64_t features`. Each bit requests an optional behaviour
  * of the call. If a callee sees a bit that it does not know, it returns KEEL_E_UNSUPPORTED and does
  * nothing. So a callee never ignores a new behaviour.
  *
  * THREADS. Each function's comment says which threads may call the function:
- *   - "Thread: any thread." All threads may call the function at any time, also while other
- * calls run.
+ *   - "Thread: any thread." All threads may call the function at any time, also during other calls.
  *   - "Thread: one call at a time on ..." names an object: a context, or the state of a policy. The
- *     calling thread may change from call to call. Calls on two objects may run at the same time,
+ *     calling thread can change from call to call. Calls on two objects can run at the same time,
  *     so a plugin must not have mutable global variables.
  *   - "Thread: no other create call ..." Keel makes only one such call into a plugin at a time.
- *     Calls on objects that already exist may run at the same time.
+ *     Calls on objects that already exist can run at the same time.
  * Inside the body of a parallel_region (host.h), a plugin may only call functions with "Thread: any
  * thread" and the region's barrier. A nested region is not allowed, and no wait except at the
  * barrier.
@@ -65,7 +64,7 @@
  * A number is never reused for another meaning. A new feature starts as an extension: a table with
  * a string name
  * such as "keel.name/1", in ext/draft/. The major version is part of the entry symbol's name.
- * While the major is 0, the ABI may still change between releases. */
+ * While the major is 0, the ABI can still change between releases. */
 #ifndef KEEL_ABI_H
 #define KEEL_ABI_H
 

@@ -1,6 +1,6 @@
 /* A budget allocator: it divides the cache's budget over layers and KV heads.
  *
- * Without an allocator every KV head may keep the same number of slots. An allocator gives some
+ * Without an allocator every KV head can keep the same number of slots. An allocator gives some
  * heads more and others less; the sum over all heads does not change. It does not choose slots: the
  * policy (policy.h) does that afterwards, within each head's budget.
  *

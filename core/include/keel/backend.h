@@ -16,7 +16,7 @@
  * call, the core uses the next rung of the fallback ladder (ops.h) and reports this to the user.
  * THE STREAM. A context has one stream: a queue of work that runs in order.
  * - Ops and buffer_write are queued in it. buffer_write copies its source before it returns.
- * - Queued work may start at once, or only at the next flush. flush returns a ticket. Each ticket
+ * - Queued work can start at once, or only at the next flush. flush returns a ticket. Each ticket
  *   is larger than the one before. When wait(ticket) returns, all work queued before that flush is
  *   done.
  * - buffer_read waits for all work queued before it.
@@ -85,8 +85,8 @@ typedef struct keel_device_info {
     /* For people. A pipeline file can select a device by a part of its name or vendor. */
     char name[128];
     char vendor[64];
-    char driver[128];      /* name and version of the driver; may be empty */
-    keel_device_type type; /* a pipeline file may select a device by its type too */
+    char driver[128];      /* name and version of the driver; can be empty */
+    keel_device_type type; /* a pipeline file can select a device by its type too */
     /* Bits of keel_device_flags_e. */
     uint32_t flags;
     /* Bytes of memory that the device can use. 0: unknown. */
@@ -130,7 +130,7 @@ typedef struct keel_ctx_info {
     uint32_t prefill_chunk;
     /* Alignment in bytes of buffers, of imported memory, and of the offsets at which the core
      * places tensors in a buffer. A power of two, at least 64. Default: 64. A view into a
-     * tensor may begin at any of its elements (tensor.h). */
+     * tensor can begin at any of its elements (tensor.h). */
     uint32_t buffer_align;
     /* Largest buffer in bytes. 0: no limit except memory. */
     uint64_t max_buffer_bytes;
@@ -204,7 +204,7 @@ typedef struct keel_weight_source {
     /* Size of the whole mapping in bytes. With this size, a device can import the mapping once for
      * all weights. */
     uint64_t mapping_bytes;
-    /* Bytes from `mapping` to row 0. It may have any alignment. */
+    /* Bytes from `mapping` to row 0. It can have any alignment. */
     uint64_t offset;
     keel_dtype dtype; /* type of the elements */
     uint32_t reserved;

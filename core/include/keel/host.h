@@ -102,7 +102,7 @@ struct keel_host {
 
     /* Returns a further service by its name, such as "keel.name/1", or NULL if the core does not
      * have it. The service is a struct that begins with a keel_header. The plugin copies the struct
-     * with keel_adopt() (abi.h), because core and plugin may have different versions. Thread: any
+     * with keel_adopt() (abi.h), because core and plugin can have different versions. Thread: any
      * thread. */
     const void *(KEEL_CALL *get_extension)(const keel_host *, const char *id);
 };

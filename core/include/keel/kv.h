@@ -3,7 +3,7 @@
  * A model keeps a key (K) and a value (V) for each token, in each layer and KV head. A SLOT is the
  * place of one key and its value in a head. The POSITION of a key is the number of the token that
  * RoPE encoded in it. Slot and position are equal until slots are evicted. Then the later keys move
- * to lower slots, so slot 10 may hold position 500.
+ * to lower slots, so slot 10 can hold position 500.
  *
  * The core owns the cache. It allocates blocks, counts slots and moves keys. A backend gets a
  * keel_kv_view of one layer in the args of an op, and reads or writes the rows that the view
@@ -21,7 +21,7 @@
  *
  * The row of the value is at the same block and place in the V arena.
  *
- * RECORDED STEPS. Everything that changes from step to step is in buffers, so a backend may record
+ * RECORDED STEPS. Everything that changes from step to step is in buffers, so a backend can record
  * a step once and run it again (ext/draft/replay.h). Two things are not in buffers: max_length, and
  * the tensors k and v, whose buffers change if the backend cannot reserve memory and an arena
  * grows. A recording is valid as long as these two do not change. The core rounds max_length up, so
@@ -43,14 +43,14 @@ typedef struct keel_kv_view {
     keel_header h;
     /* Arena of the keys: [blocks, block_slots, head_dim], f32, f16, bf16, q8_0 or q4_0. */
     const keel_tensor *k;
-    /* Arena of the values: [blocks, block_slots, v_head_dim]. Its type may differ from that of
+    /* Arena of the values: [blocks, block_slots, v_head_dim]. Its type can differ from that of
      * k. */
     const keel_tensor *v;
     /* Block numbers: i32 [kv_heads, blocks_per_head]. Entry [h][i] is the block in k and v with the
      * slots of head h from i * block_slots on. -1 means that the head does not have this block. */
     const keel_tensor *block_table;
-    /* Slots in use of each head: i32 [kv_heads]. They include the slots that the current step
-     * appends, from the step's first op on, even if the op that writes these slots has not run
+    /* Slots in use of each head: i32 [kv_heads]. From the step's first op on, they include the
+     * slots that the current step appends, even if the op that writes these slots has not run
      * yet. */
     const keel_tensor *lengths;
     /* Position of the key in each slot: i32 [kv_heads, slots]. Entries from lengths[h] on have no

@@ -141,7 +141,7 @@ typedef struct keel_scores {
  * cache. The op does not need memory for m x length logits: it computes the softmax online.
  *
  * A query that sees no slot gives zeros in `out` and -inf in `lse`. Slots from lengths[h] on, and
- * slots that a query does not see, may contain any value, including NaN. They do not change the
+ * slots that a query does not see, can contain any value, including NaN. They do not change the
  * result.
  *
  * Bound: 1e-5; fast: 8e-3. The bound uses the stored K and V, after the rounding to their dtype. A
@@ -190,8 +190,8 @@ typedef struct keel_kv_append_args {
 /* kv_gather compacts a cache. For each head h and each j < count[h], slot j of `to` becomes a copy
  * of slot index[h][j] of `from`: K, V, position, and the entry of each side array.
  *
- * Each list is strictly rising. So `from` and `to` may be the same view: rows only move to lower
- * slots. `to` may also have some other blocks, if a fork shares the blocks of `from`. A block that
+ * Each list is strictly rising. So `from` and `to` can be the same view: rows only move to lower
+ * slots. `to` can also have some other blocks, if a fork shares the blocks of `from`. A block that
  * is in both block tables has the same place in both. Lengths are neither read nor written. Bound:
  * exact. */
 typedef struct keel_kv_gather_args {

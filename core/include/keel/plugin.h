@@ -67,7 +67,7 @@ enum keel_param_flags_e {
     KEEL_PARAM_REQUIRED = 1 /* There is no default: the pipeline file must give a value. */
 };
 
-/* One row of a plugin's parameter table: a parameter that a pipeline file may set. The core checks
+/* One row of a plugin's parameter table: a parameter that a pipeline file can set. The core checks
  * the values in the file against the rows, and `keel plugins show` prints the rows. A plugin does
  * not read YAML. Rows are static data of the plugin. A plugin has at most 1000 rows. The core
  * refuses a table with an invalid row, and names the row in the error. */

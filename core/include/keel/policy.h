@@ -23,7 +23,7 @@
  * - The core enforces budget and protection. PROTECTED slots always stay: the first and the newest
  *   tokens, whose numbers are in the pipeline file, and pinned tokens. If the answer keeps too many
  *   slots, the core also evicts the oldest unprotected slots of the answer.
- * - A budget allocator (allocator.h) may give each head its own budget. The policy does not choose
+ * - A budget allocator (allocator.h) can give each head its own budget. The policy does not choose
  *   the budget.
  *
  * EXAMPLE. decide() of a policy that keeps the keys with the smallest norm. In create() it has set
@@ -135,7 +135,7 @@ enum keel_policy_output_e {
 
 /* Bits of keel_policy_needs.flags. The core refuses a policy with a bit that it does not know. */
 enum keel_policy_flags_e {
-    /* Scores of different heads and layers have the same meaning, so they may be compared. This is
+    /* Scores of different heads and layers have the same meaning, so they can be compared. This is
      * true for probabilities, but not for cosines. */
     KEEL_POLICY_COMPARABLE = 1,
     /* The policy acts once, at the end of the prompt. */
@@ -277,7 +277,7 @@ typedef struct keel_policy_input {
     /* The keys. Shape [kv_heads, stride, head_dim]. */
     const float *keys;
     /* Number of queries in query_sum and query_second; without KEEL_NEED_QUERY_STATS, in `scores`.
-     * It may be below needs.window, for example after a short prompt. */
+     * It can be below needs.window, for example after a short prompt. */
     int64_t query_count;
     /* Dot product of each key with the key_sum of its head. Shape [kv_heads, stride]. */
     const float *key_anchor;
@@ -347,7 +347,7 @@ typedef struct keel_policy {
      * of written bytes, which is at most the size on entry. Thread: one call at a time on a
      * state. */
     keel_status(KEEL_CALL *save)(const keel_policy_state *, void *data, uint64_t *size);
-    /* Replaces the state by a state that save() wrote. The bytes come from a file that may be
+    /* Replaces the state by a state that save() wrote. The bytes come from a file that can be
      * damaged or changed, so load must check them. Required if save is not NULL. If both functions
      * are NULL, no state is saved (see fork). Thread: one call at a time on a state. */
     keel_status(KEEL_CALL *load)(keel_policy_state *, const void *data, uint64_t size);

@@ -1,6 +1,6 @@
 // C++17 helpers for authors of plugins: errors, parameters, memory, tensors, threads.
 //
-// They are optional, and header-only: a plugin may also be written against the C headers alone. The
+// They are optional, and header-only: a plugin can also be written against the C headers alone. The
 // helpers keep C++ exceptions inside the plugin and turn them into a status and a message. They use
 // only standard headers. For policies and budget allocators, use sdk_policy.hpp, which writes whole
 // plugins.

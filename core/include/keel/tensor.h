@@ -18,8 +18,7 @@
  *     t.shape[0] = 8, t.shape[1] = 128;
  *     t.stride[0] = 128 * 4;            // in bytes; stride[1] is not read
  *
- * Everything here exists since 0.1. All functions are Thread: any thread.: any thread may
- * call them at any time (THREAD TAGS in abi.h). */
+ * Everything here exists since 0.1. Thread of all functions: any thread. */
 #ifndef KEEL_TENSOR_H
 #define KEEL_TENSOR_H
 

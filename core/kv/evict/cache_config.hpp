@@ -70,9 +70,9 @@ struct CacheConfig {
     std::shared_ptr<SystemMonitor> monitor;
     // A policy acts on the layers of the model that have no attention window. If all layers have a
     // window, it acts on all layers. first_layer and model_layers count only the layers on which
-    // the policy acts. If several backends hold these layers, first_layer is the number of the
-    // first of them in this cache, and model_layers is the number of them in the model.
-    // model_layers 0: this cache has all of them.
+    // the policy acts.
+    // - first_layer: how many of these layers come before this cache's first layer
+    // - model_layers: how many of these layers the model has; 0: this cache has all of them
     uint32_t first_layer = 0, model_layers = 0;
     // For each layer on which the policy acts: its number in the model, for the log and for errors.
     // If empty, layer l has the number first_layer + l.

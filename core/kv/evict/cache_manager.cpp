@@ -215,7 +215,7 @@ void CacheManager::protect_prefix(int64_t tokens, std::string_view what) {
     set_prefix(prefix);
 }
 
-// The cache must be empty, or no eviction may have rotated its keys to new positions.
+// The cache must be empty, or no eviction can have rotated its keys to new positions.
 void CacheManager::set_prefix(int64_t prefix) {
     tokens_.set_prefix(prefix);
     if (rerotation_) rerotation_ = std::make_unique<Rerotation>(setup_, placement_, prefix);

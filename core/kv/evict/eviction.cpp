@@ -115,7 +115,7 @@ bool Eviction::run(const Firing &firing, const Sequence &sequence) {
 
 // Returns true if the rule of key_rule.hpp must decide because the policy's inputs are not
 // available. Memory pressure can occur at any time. Then there is no memory to repeat the context,
-// decoded tokens have no chunk_scores, and the last queries may be freed.
+// decoded tokens have no chunk_scores, and the last queries can be freed.
 bool Eviction::needs_rule(const Firing &firing, const Sequence &sequence) const {
     if (firing.trigger != KEEL_TRIGGER_PRESSURE || !setup_.may_use_key_rule()) return false;
     if (setup_.needs(KEEL_NEED_REPLAY)) return true;

@@ -13,7 +13,7 @@ namespace keel {
 // Spans of tokens that are never evicted. A span has a range of token numbers, which count from the
 // start of the sequence. For each head the class knows the slot of the span's first token. The
 // other slots follow it without gaps, because all tokens of a span stay. So the class needs no
-// positions, and keys may be rotated. Not thread-safe.
+// positions, and keys can be rotated. Not thread-safe.
 class PinnedTokens {
   public:
     PinnedTokens() = default; // no spans

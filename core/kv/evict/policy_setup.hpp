@@ -30,8 +30,8 @@ enum class RingUse {
                   // before an eviction has all queries of the window
     after_prompt, // the sequence keeps queries from the last step of a prompt on, because a decode
                   // step has only one query
-    always,       // the sequence always keeps queries, because an eviction may come before a step,
-                  // or a fork under another policy may evict
+    always,       // the sequence always keeps queries, because an eviction can come before a step,
+                  // or a fork under another policy can evict
 };
 
 // The part of cache management that all sequences of a pipeline share: the checked config, the

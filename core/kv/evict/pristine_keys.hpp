@@ -14,9 +14,9 @@ namespace keel {
 // in the same type does not change them. So a key is rounded only twice: when it was written, and
 // at its last rotation.
 //
-// In each head, keys that were rotated have lower slots than keys that were never rotated, because
-// an eviction that leaves a gap rotates all keys before the gap. The copy counts as cache memory:
-// in KvArena's bytes, and against kv.max_mib.
+// In each head, keys that were rotated have lower slots than keys that were never rotated. The
+// reason: an eviction that leaves a gap rotates all keys before the gap. The copy counts as cache
+// memory: in KvArena's bytes, and against kv.max_mib.
 class PristineKeys {
   public:
     // The arena of `cache` must outlive this object.

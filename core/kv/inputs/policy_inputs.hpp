@@ -21,8 +21,8 @@ class KeyUnrotation;
 // the device, so it waits for the stream. The class has many members, because each kind of input
 // has its own buffers and state.
 //
-// The class uses little memory: an eviction computes and reads the inputs of some layers at a time,
-// and memory that only the end of a prompt needs is freed after the prompt.
+// The class uses little memory. An eviction computes and reads the inputs of some layers at a time.
+// Memory that only the end of a prompt needs is freed after the prompt.
 class PolicyInputs final : public StepTap {
   public:
     // `setup` must outlive this object. Memory is allocated when it is first needed.

@@ -45,7 +45,7 @@ class QueryRing {
         held_ = end_ = 0;
         waits_ = false;
     }
-    // Copies the last rows of another ring. The other ring must have the same heads. It may have
+    // Copies the last rows of another ring. The other ring must have the same heads. It can have
     // another type and be on another device.
     void take_over(QueryRing &other);
     // Returns the rows as bytes, [layers, held, heads, head_dim].

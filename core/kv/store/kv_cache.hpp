@@ -24,8 +24,7 @@ using KeepLists = std::vector<std::vector<int32_t>>;
 // Parent and fork may be destroyed in any order.
 //
 // The class has many functions because appends, forks, compaction, saving and moving all change the
-// block lists, lengths and positions, and each change must be complete before the next change
-// begins.
+// block lists, lengths and positions. Each change must be complete before the next change begins.
 class KvCache {
   public:
     KvCache(Executor &executor, const KvShape &shape, keel_buffer_kind placement);

@@ -7,7 +7,7 @@
 namespace keel {
 
 // A map uint64 -> uint64 with open addressing in one array, because the lookup of a merge is the
-// inner loop of encoding. A key may be any value except 2^64 - 1. Entries cannot be removed.
+// inner loop of encoding. A key can be any value except 2^64 - 1. Entries cannot be removed.
 class FlatMap {
   public:
     void reserve(std::size_t count) {

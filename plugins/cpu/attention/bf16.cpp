@@ -22,8 +22,8 @@ struct Chunk {
 };
 
 // The choice between the two kinds of products depends on the number of rows of the job, because
-// each kind rounds sums differently. It must not depend on the number of rows of a task: for the
-// last task, this number depends on the number of workers, but the result must not.
+// each kind rounds sums differently. It does not depend on the number of rows of a task. The last
+// task's number of rows depends on the number of workers, but the result must not depend on it.
 bool is_few(const AttentionJob &job) { return job.rows() <= job.bf16->few_rows; }
 
 Ahead behind(const Ahead &ahead, int64_t rows) {

@@ -41,7 +41,7 @@ void wait_for(const Turn &turn, int32_t mine) {
     for (int spins = 0; turn.load(std::memory_order_acquire) != mine; ++spins) {
         if (spins >= 1024) {
             std::this_thread::yield();
-            // the other hardware thread of the core may run the task that this thread waits for
+            // the other hardware thread of the core can run the task that this thread waits for
         } else {
 #if defined(__x86_64__)
             __builtin_ia32_pause();

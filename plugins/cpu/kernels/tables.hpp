@@ -162,7 +162,7 @@ struct AttentionKernels {
     float (*norm1)(const float *x, int64_t n); // returns the sum of magnitudes
     float (*norm2)(const float *x, int64_t n); // returns the square root of the sum of squares
 
-    // Rotates one head. `out` may be x. With sign -1 it rotates back.
+    // Rotates one head. `out` may be x. If the sign is -1, it rotates back.
     void (*rope)(const float *x, float *out, int64_t dim, int64_t rot, const float *cos,
                  const float *sin, float sign, keel_rope_mode mode);
     // Computes out = x / sqrt(mean(x^2) + eps) * weight. `out` may be x.
@@ -202,7 +202,7 @@ struct Bf16AttentionKernels {
     // of 16.
     void (*turn_keys)(const uint16_t *rows, int64_t n, int64_t dim, uint16_t *panels);
     // Packs slots first .. first + n - 1 of a tile of values into panels. A panel has 16 elements
-    // of v for kTileSlots slots. `first` is even. n may be odd only at the end of the tile. Writes
+    // of v for kTileSlots slots. `first` is even. n can be odd only at the end of the tile. Writes
     // zeros after the dim elements of v. If `last` is true, also writes zeros up to the next
     // multiple of 32 slots.
     void (*load_values[kRowTypes])(const void *v, int64_t v_stride, int64_t first, int64_t n,

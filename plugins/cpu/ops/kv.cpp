@@ -7,7 +7,7 @@
 namespace keel_cpu {
 namespace {
 
-// Copies from[index[j]] to to[j] for n values. Each index[j] is at least j, so `from` and `to` may
+// Copies from[index[j]] to to[j] for n values. Each index[j] is at least j, so `from` and `to` can
 // be the same array.
 void gather_values(const uint8_t *from, uint8_t *to, const int32_t *index, int64_t n) {
     for (int64_t j = 0; j < n; ++j)

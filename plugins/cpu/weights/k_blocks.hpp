@@ -14,7 +14,7 @@
 // bits 2 (p % 4) and 2 (p % 4) + 1 of word p / 4.
 //
 // Rows are stored in groups of R rows. A group stores the first halves of its R rows, then the
-// second halves, then word 0 of its R rows, then word 1, and so on.
+// second halves. Then it stores word 0 of its R rows, then word 1 of its R rows, and so on.
 #pragma once
 
 #include "cpu/kernels/matmul_types.hpp"

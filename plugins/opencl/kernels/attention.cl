@@ -200,7 +200,7 @@ __kernel void attention(Floats q, View qv, Bytes k, Bytes v, Kv c, Ints table, I
     }
     const uint begin = split * split_slots;
     end = min(end, begin + split_slots);
-    SYNC; // `out` may overlap q
+    SYNC; // `out` can overlap q
     for (uint base = begin; base < end; base += LANES) {
         const uint slot = base + lane;
         const int block = slot < end ? kv_block(c, table, book, slot) : -1;

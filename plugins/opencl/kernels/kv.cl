@@ -110,9 +110,9 @@ __kernel void rerotate(OutBytes k_arena, Kv cache, Ints table, Ints lengths,
 
 // ---- kv_gather ----
 //
-// The indices of a list rise strictly. So slots can be moved in place if they are moved in order,
-// LANES slots at a time, and all LANES slots are read before one is written. A group handles CHUNK
-// units of each row of a head.
+// The indices of a list rise strictly. So slots can be moved in place, if they are moved in order.
+// LANES slots are moved at a time. All LANES slots are read before the first one is written. A
+// group handles CHUNK units of each row of a head.
 #if LANES == 1
 #define CHUNK 32
 #else

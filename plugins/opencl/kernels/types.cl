@@ -312,9 +312,10 @@ static inline ulong v_place(Kv kv, int block, uint slot) {
 
 // ---- RoPE ----
 
-// Rotates `pairs` pairs of a row in place by row `at` of the tables. With sign -1 it rotates back.
-// The lanes share the pairs. The caller must synchronize the lanes before and after. (A kernel must
-// never write to its struct arguments: in PoCL 3.1, all work-items of a group share them.)
+// Rotates `pairs` pairs of a row in place by row `at` of the tables. If `sign` is -1, it rotates
+// back. The lanes share the pairs. The caller must synchronize the lanes before and after the call.
+// (A kernel must never write to its struct arguments: in PoCL 3.1, all work-items of a group share
+// them.)
 static inline void rotate_row(SHARED float *x, Rope rope, uint pairs, Floats cos_table,
                               Floats sin_table, uint at, float sign) {
     Floats c = cos_table + rope.cos_offset + at * rope.cos_stride;

@@ -173,7 +173,7 @@ void main() {
                     if (there && row0 + r < rows &&
                         sees(head, (row0 + r) / P.group, slot, length)) {
                         value = capped(logit[a]);
-                        row_seen[r] = 1u; // several invocations may write the same value 1
+                        row_seen[r] = 1u; // several invocations can write the same value 1
                     }
                     s_tile[r * SLOTS + t] = value;
                 }

@@ -69,7 +69,7 @@ layout(constant_id = 4) const uint X_VEC = 0; // 1: four elements of x can be lo
 // A team is the group of invocations that share rows of W. With subgroup sums it is a subgroup,
 // otherwise the whole workgroup.
 #ifdef KEEL_SUBGROUPS
-// gl_SubgroupSize may be larger than the real number of invocations
+// gl_SubgroupSize can be larger than the real number of invocations
 #define TEAM_SIZE subgroupAdd(1u)
 #define TEAM_LANE gl_SubgroupInvocationID
 #define TEAM_ID (gl_WorkGroupID.x * gl_NumSubgroups + gl_SubgroupID)

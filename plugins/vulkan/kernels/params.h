@@ -133,7 +133,7 @@ struct GatherParams {
     uint64_t index, count, side; // side: 0 means that the cache itself is moved
     uint index_stride, index_offset, count_offset;
     uint side_stride, side_offset, side_slots;
-    uint in_place; // 1: source and target may share memory, so the slots are moved in order
+    uint in_place; // 1: source and target can share memory, so the slots are moved in order
     uint most;     // number of indices in a list
 };
 

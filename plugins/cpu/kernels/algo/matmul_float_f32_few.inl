@@ -5,7 +5,7 @@ namespace keel_cpu::KEEL_ISA_NAMESPACE {
 template <WeightType T>
 constexpr int64_t element_bytes = T == WeightType::f32 ? 4 : 2;
 
-// A row in a file may have any address, so loads must not assume alignment.
+// A row in a file can have any address, so loads must not assume alignment.
 template <WeightType T>
 KEEL_SIMD F load_weights(const uint8_t *p) {
     if constexpr (W == 1) {

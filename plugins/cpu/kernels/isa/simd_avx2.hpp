@@ -7,7 +7,7 @@
 #include <string.h>
 
 #define KEEL_SIMD static inline __attribute__((always_inline, unused))
-#define KEEL_UNROLL // simd_neon.hpp says where this is used
+#define KEEL_UNROLL // simd_neon.hpp describes the use of this macro
 #define KEEL_ISA_NAMESPACE avx2
 
 namespace keel_cpu::avx2 {

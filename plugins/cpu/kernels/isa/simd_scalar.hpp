@@ -13,7 +13,7 @@
 // always_inline, compilers needed minutes for this file, because they inlined every loop over the
 // lanes of the type I.
 #define KEEL_SIMD static inline __attribute__((unused))
-#define KEEL_UNROLL // simd_neon.hpp says where this is used
+#define KEEL_UNROLL // simd_neon.hpp describes the use of this macro
 #define KEEL_ISA_NAMESPACE scalar
 
 namespace keel_cpu::scalar {

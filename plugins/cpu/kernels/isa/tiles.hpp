@@ -46,7 +46,7 @@ static inline void tiles_configure(const TileConfig &config) {
 #if defined(KEEL_CPU_EMULATED_AVX512)
     tiles_emulated::configure(&config);
 #else
-    // Without this line, GCC 12 may remove the stores to `config`.
+    // Without this line, GCC 12 can remove the stores to `config`.
     __asm__ volatile("" ::"r"(&config) : "memory");
     _tile_loadconfig(&config);
 #endif

@@ -32,10 +32,10 @@ extern "C" {
  * SEAT. A seat is the place of a sequence in these tensors; there are n_seats of them. Row i of a
  * call belongs to the sequence on seat seats[i]. Its slot in head h is lengths[seats[i]][h] - 1.
  *
- * If a sequence joins or leaves, only the list of seats changes. Everything that changes from step
- * to step is in buffers, except n (the rows of the call), max_length, and the tensors k and v,
- * whose buffers change if the backend cannot reserve memory and an arena grows. The outermost
- * dimension of block_table, lengths and positions may be strided.
+ * If a sequence joins or leaves, only the list of seats changes. All data that changes from step to
+ * step is in buffers, with three exceptions: n (the rows of the call), max_length, and the tensors
+ * k and v. The buffers of k and v change if the backend cannot reserve memory and an arena grows.
+ * The outermost dimension of block_table, lengths and positions may be strided.
  *
  * The core owns the struct and the tensors; they are valid during the call. */
 typedef struct keel_batch_kv {

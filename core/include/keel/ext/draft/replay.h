@@ -17,9 +17,9 @@
  * buffer_commit, flush and wait return KEEL_E_INVALID_ARG. The host first writes ids, positions and
  * tables, and then submits the recording. The stream keeps this order.
  *
- * HOW LONG IT IS VALID. A recording is valid until it is destroyed, whatever the host plans or
- * calls in the meantime. The backend keeps its own memory that the recorded ops use, such as
- * scratch and parameters. The host destroys the recording before the buffers, weights and plans
+ * HOW LONG IT IS VALID. A recording is valid until it is destroyed. Plans and calls of the host in
+ * the meantime do not change this. The backend keeps its own memory that the recorded ops use, such
+ * as scratch and parameters. The host destroys the recording before the buffers, weights and plans
  * that it names. If an arg changes, the host makes a new recording.
  *
  * EXAMPLE.
