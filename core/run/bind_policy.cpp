@@ -110,9 +110,10 @@ void check_triggers(const pipeline::TriggerSection &trigger, const keel_policy_n
     }
 }
 
-// Returns the allocator that the config names. With `auto`, all heads of the model share one budget,
-// as in KVzip's paper, if two conditions hold: the policy can keep different numbers of slots per
-// head, and its scores can be compared across heads. Otherwise each head gets the same budget.
+// Returns the allocator that the config names. With `auto`, all heads of the model share one
+// budget, as in KVzip's paper, if two conditions hold: the policy can keep different numbers of
+// slots per head, and its scores can be compared across heads. Otherwise each head gets the same
+// budget.
 pipeline::PluginSection allocator_section(const pipeline::PolicySection &policy,
                                           const keel_policy_needs &needs) {
     pipeline::PluginSection section = policy.allocator;
