@@ -174,7 +174,7 @@ std::optional<int32_t> Generation::next() {
     } else if (is_cancelled()) {
         stop(StopReason::cancelled);
     } else if (!is_long_enough()) {
-        // the last token needs no step, so the text ends before a check of the room
+        // if the text is long enough, its last token needs no step and no room
         if (session_.can_take(1, &why)) return id;
         stop(StopReason::cache_full, why);
     }

@@ -29,11 +29,11 @@ struct KvConstants {
     uint32_t table_offset, table_stride, table_blocks;
     uint32_t lengths_offset;
     uint32_t positions_offset, positions_stride, positions_slots;
-    // For a batch of sequences (keel.batched_decode/1). For one sequence, seat_heads is 0. Heads
-    // are numbered one sequence after the other. Head h is head h % seat_heads of the sequence on
-    // seat seats[seats_offset + h / seat_heads]. A seat number of seats_held or more counts as seat
-    // seats_held - 1. The block table, lengths and positions of a seat begin seat * seat_rows rows
-    // after those of seat 0.
+    // These members are for a batch of sequences (keel.batched_decode/1). For one sequence,
+    // seat_heads is 0. Heads are numbered one sequence after the other. Head h is head h %
+    // seat_heads of the sequence on seat seats[seats_offset + h / seat_heads]. A seat number of
+    // seats_held or more counts as seat seats_held - 1. The block table, lengths and positions of a
+    // seat begin seat * seat_rows rows after those of seat 0.
     uint32_t seat_heads, seat_rows, seats_offset, seats_held;
 };
 

@@ -8,6 +8,7 @@
  * (plugin.h), and then calls the functions in the plugin's table. A plugin calls the core through a
  * keel_host (host.h). A "slot" of a table is one function pointer in it. (A slot of a KV cache is
  * something else: the place of one key and value. See kv.h.)
+ *
  * A plugin includes only the headers in this folder. They are valid C11 and C++, they need only
  * <stddef.h> and <stdint.h>. A plugin does not link against Keel. Everything in these headers
  * exists since 0.1, unless its comment says otherwise.
@@ -62,9 +63,8 @@
  *
  * GROWTH. A new minor version adds members at the end of structs, each with a "since" note.
  * A number is never reused for another meaning. A new feature starts as an extension: a table with
- * a string name
- * such as "keel.name/1", in ext/draft/. The major version is part of the entry symbol's name.
- * While the major is 0, the ABI can still change between releases. */
+ * a string name such as "keel.name/1", in ext/draft/. The major version is part of the entry
+ * symbol's name. While the major is 0, the ABI can still change between releases. */
 #ifndef KEEL_ABI_H
 #define KEEL_ABI_H
 

@@ -1,12 +1,13 @@
 /* A budget allocator: it divides the cache's budget over layers and KV heads.
  *
- * Without an allocator every KV head can keep the same number of slots. An allocator gives some
- * heads more and others less; the sum over all heads does not change. It does not choose slots: the
- * policy (policy.h) does that afterwards, within each head's budget.
+ * Without an allocator all KV heads have the same budget. An allocator gives a larger budget to
+ * some heads and a smaller budget to other heads. The sum over all heads does not change. An
+ * allocator does not choose slots: the policy (policy.h) does that later, within each head's
+ * budget.
  *
  * LIFE CYCLE. create() makes a state for one sequence. Whenever a trigger fires, the core calls
  * allocate() once for all layers. With KEEL_ALLOCATOR_NEED_SCORES the policy scores all layers
- * first, so allocate() can read the scores. destroy() frees the state.
+ * before this call, so allocate() can read the scores. destroy() frees the state.
  *
  * EXAMPLE. An allocate() function that gives all heads the same budget:
  *
@@ -60,7 +61,7 @@ typedef struct keel_allocator_needs {
     uint32_t reserved;
 } keel_allocator_needs;
 
-/* The input of allocate(): the budget to divide, and facts about the cache. The core owns the
+/* The input of allocate(): the budget to divide, and properties of the cache. The core owns the
  * struct and the arrays; they are valid during the call. All arrays are in host memory. */
 typedef struct keel_allocator_input {
     keel_header h;

@@ -4,16 +4,16 @@
  * 1. device_count and device_info list the devices. ctx_create opens one of them. The result is a
  *    keel_ctx, the context.
  * 2. weight_prepare makes each weight of the model. op_plan plans each op. Both functions are
- * optional.
+ *    optional.
  * 3. buffer_create makes the buffers of the activations and of the KV cache.
  * 4. For each step of the model, buffer_write writes token ids, positions and block tables. Then
- * the core calls the ops, flush, and buffer_read or wait.
+ *    the core calls the ops, flush, and buffer_read or wait.
  * 5. The destroy functions free the objects, ctx_destroy last.
  *
  * WHAT IS REQUIRED. The first ten functions, device_count to wait, are required. A backend is
  * useful if it also has `matmul`. Every other function may be NULL. If an op is NULL or refuses a
- * useful if it also has `matmul`. Every other function may be NULL. If an op is NULL or refuses a
  * call, the core uses the next rung of the fallback ladder (ops.h) and reports this to the user.
+ *
  * THE STREAM. A context has one stream: a queue of work that runs in order.
  * - Ops and buffer_write are queued in it. buffer_write copies its source before it returns.
  * - Queued work can start at once, or only at the next flush. flush returns a ticket. Each ticket

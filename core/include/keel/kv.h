@@ -21,11 +21,11 @@
  *
  * The row of the value is at the same block and place in the V arena.
  *
- * RECORDED STEPS. Everything that changes from step to step is in buffers, so a backend can record
- * a step once and run it again (ext/draft/replay.h). Two things are not in buffers: max_length, and
- * the tensors k and v, whose buffers change if the backend cannot reserve memory and an arena
- * grows. A recording is valid as long as these two do not change. The core rounds max_length up, so
- * that it changes rarely.
+ * RECORDED STEPS. Almost all data that changes from step to step is in buffers, so a backend can
+ * record a step once and run it again (ext/draft/replay.h). Two things are not in buffers:
+ * max_length, and the tensors k and v. The buffers of k and v change if an arena grows and the
+ * backend cannot reserve memory. A recording is valid as long as these two do not change. The
+ * core rounds max_length up, so that it changes rarely.
  *
  * Everything here exists since 0.1. */
 #ifndef KEEL_KV_H

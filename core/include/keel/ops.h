@@ -4,7 +4,7 @@
  *
  * An OP is one step of a model's computation, such as a matrix product. The core calls it through a
  * function pointer of keel_backend (backend.h) with a struct of arguments, its "args". A backend
- * may implement only some ops. For each op that a backend does not have or refuses, the core uses
+ * can implement only some ops. For each op that a backend does not have or refuses, the core uses
  * the FALLBACK LADDER. The core first composes the op from smaller ops. Then it tries the backend
  * that the config names as fallback. Then it uses its own REFERENCE, which implements every op in
  * plain C++.
@@ -262,8 +262,8 @@ typedef struct keel_move_args {
 
 /* ---- rows ------------------------------------------------------------------------------------ */
 
-/* argmax_rows: index[r] = index of the largest x[r, :]. If values are equal, the lowest index. -1
- *              if the row has a NaN or an infinity, or if n is 0.
+/* argmax_rows: index[r] = index of the largest x[r, :]. If values are equal, it is the lowest of
+ *              their indices. It is -1 if the row has a NaN or an infinity, or if n is 0.
  * top_k_rows: the k largest values of a row and their indices, the largest first. If two values are
  *              equal, the lower index comes first. A row with a NaN gives indices -1 and values
  *              NaN. k is at most n.

@@ -79,7 +79,7 @@ typedef struct keel_qkv_args {
     const keel_tensor *q_norm, *k_norm;
     /* The layer's cache. */
     const keel_kv_view *kv;
-    /* The rotated queries: type A [m, heads, head_dim]. May be q itself. */
+    /* The rotated queries: type A [m, heads, head_dim]. It can be q itself. */
     const keel_tensor *q_out;
     /* Queries and keys before RoPE: f32, the shapes of q and of k. Used only with
      * KEEL_QKV_UNROTATED. NULL: this output is not requested. */
@@ -154,7 +154,7 @@ typedef struct keel_attention_args {
     const keel_tensor *q;
     /* The layer's cache. */
     const keel_kv_view *kv;
-    /* Result: type A [m, heads, v_head_dim]. May be q itself. */
+    /* Result: type A [m, heads, v_head_dim]. It can be q itself. */
     const keel_tensor *out;
     /* Positions of the queries: i32 [m] or [m, kv_heads]. NULL without KEEL_ATTENTION_WINDOW. */
     const keel_tensor *q_positions;

@@ -1,10 +1,11 @@
 /* What a plugin is: one exported function, a descriptor, a table of parameters.
  *
  * A pipeline file names a plugin by its id or by the path of its file. The core opens the library
- * and calls keel_plugin_query_v0(). It returns the plugin's descriptor, a keel_plugin. The
- * descriptor has the kind of the plugin and its functions: `vtable` points to the table of this
- * kind. The core checks the values in the pipeline file against the plugin's parameter table and
- * passes them to the plugin's create function. The library stays mapped until the process ends.
+ * and calls keel_plugin_query_v0(). This function returns the descriptor of the plugin, a
+ * keel_plugin. The descriptor has the kind of the plugin and its functions: `vtable` points to the
+ * table of this kind. The core checks the values in the pipeline file against the plugin's
+ * parameter table and passes them to the plugin's create function. The library stays mapped until
+ * the process ends.
  *
  * EXAMPLE. The descriptor of a policy in C with one parameter:
  *

@@ -82,10 +82,10 @@ class Eviction {
     PolicySetup &setup_;
     std::unique_ptr<PolicyState> policy_;
     BudgetShares shares_;
-    bool by_rule_ = false;                   // the rule of key_rule.hpp decides, not the policy
-    bool by_scores_ = false;                 // the allocator uses scores
-    std::vector<LayerDecision> decisions_;   // one entry; with an allocator that uses scores, one
-                                             // entry for each layer
+    bool by_rule_ = false;   // the rule of key_rule.hpp decides, not the policy
+    bool by_scores_ = false; // the allocator uses scores
+    // one decision for all layers in turn; one for each layer if the allocator uses scores
+    std::vector<LayerDecision> decisions_;
     std::vector<double> asked_microseconds_; // [layers]; 0 if the allocator does not use scores
     std::vector<KeepLists> keep_;            // [layers]
     std::vector<EvictionRecord> records_;

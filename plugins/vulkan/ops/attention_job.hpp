@@ -4,8 +4,7 @@
 //    rows are few, the slots are split into parts, and a second dispatch combines the results of
 //    the parts.
 // 2. Only if the op requests scores: for each slot, the probabilities of the contributing queries
-// are
-//    computed again with the known max and sum, and reduced to one number.
+//    are computed again with the known max and sum, and reduced to one number.
 #pragma once
 
 #include "vulkan/ops/kv_access.hpp"

@@ -254,14 +254,14 @@ static inline void keel_dense_random(const keel_dense_attention *a, int64_t batc
     keel_dense_philox(numbers, (uint32_t)a->seed, (uint32_t)(a->seed >> 32));
 }
 
-/* If a weight's random number is below the returned number, dropout drops the weight. Thread:
- * any. */
+/* If a weight's random number is below the returned number, dropout drops the weight. Thread: any
+ * thread. */
 static inline uint32_t keel_dense_drop_below(float dropout) {
     return (uint32_t)((double)dropout * 4294967296.0);
 }
 
-/* keep[batch, head, row, key]: 1 if dropout keeps the weight, 0 if it drops the weight. Thread:
- * any. */
+/* keep[batch, head, row, key]: 1 if dropout keeps the weight, 0 if it drops the weight. Thread: any
+ * thread. */
 static inline int32_t keel_dense_keeps(const keel_dense_attention *a, int64_t batch, int64_t heads,
                                        int64_t head, int64_t row, int64_t key) {
     uint32_t numbers[4];
