@@ -43,7 +43,7 @@ class Tensor {
     Tensor rows(int64_t begin, int64_t n) const;
     // Columns begin..begin+n-1 of the innermost dimension. Block dtypes need whole blocks.
     Tensor columns(int64_t begin, int64_t n) const;
-    // A view with other dimensions over the same elements. The innermost dimension may be split
+    // A view with other dimensions over the same elements. The innermost dimension can be split
     // ([m, heads * d] -> [m, heads, d]) for any outer strides. For every other change the tensor
     // must be contiguous.
     Tensor reshape(std::initializer_list<int64_t> dims) const;

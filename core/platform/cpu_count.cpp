@@ -45,7 +45,7 @@ uint32_t usable_cpus(const fs::path &proc, const fs::path &cgroup) {
     std::ifstream in(proc / "self" / "cgroup");
     for (std::string line; std::getline(in, line);) {
         if (line.rfind("0::/", 0) != 0) continue;
-        // Any group from the leaf to the root can have a quota.
+        // each cgroup from the leaf to the root can have a quota
         for (fs::path group = fs::path(line.substr(4)).lexically_normal();;
              group = group.parent_path()) {
             cpus = std::min(cpus, quota_cpus(cgroup / group));

@@ -53,8 +53,8 @@ const GroupFiles version_1 = {
     {"memory.limit_in_bytes"}, "memory.usage_in_bytes", "total_inactive_file "};
 
 // Returns all groups from the leaf to the root, because each group can have a limit. Inside a
-// container, the path may not exist below the mount. Then the root of the mount is the container's
-// group.
+// container, the folder `path` can be missing below the mount. Then the root of the mount is the
+// container's group.
 std::vector<fs::path> up_to_root(const fs::path &mount, const std::string &path) {
     std::vector<fs::path> groups;
     for (fs::path group = fs::path(path).lexically_normal();; group = group.parent_path()) {

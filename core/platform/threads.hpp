@@ -6,9 +6,9 @@
 
 namespace keel {
 
-// Returns the number of processors that this process can use: the affinity mask, limited by the CPU
-// quota of the process's cgroup v2 and its parents (rounded up). At least 1. Tests pass other
-// folders to simulate a system.
+// Returns the number of processors that this process can use, at least 1. The number comes from the
+// affinity mask. The CPU quota of the process's cgroup v2 and of its parents, rounded up, limits
+// the number. Tests pass other folders to simulate a system.
 uint32_t usable_cpus(const std::filesystem::path &proc = "/proc",
                      const std::filesystem::path &cgroup = "/sys/fs/cgroup");
 

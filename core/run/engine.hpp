@@ -16,15 +16,15 @@ namespace keel {
 
 // Returns true if the device allocates system memory, and false if it has its own memory.
 bool uses_system_memory(const Device &device);
-// Returns total and free bytes of the memory in which the device allocates weights and caches. If a
-// device has its own memory and does not report its free memory, all memory that this process has
-// not allocated counts as free. total is 0 if the device reports nothing.
+// Returns total and free bytes of the memory in which the device allocates weights and caches. Some
+// devices have their own memory and do not report its free bytes. For such a device, all memory
+// that this process has not allocated counts as free. total is 0 if the device reports nothing.
 MemoryInfo memory_of(const Device &device);
 
 // Runs a model, or some of its layers, on one backend. It has the device, the weights, the planned
 // ops and the plan of the cache. A pipeline owns one or several engines. The members are made step
-// by step, in their order, because Keel must know the memory of a context before it reads the first
-// weight.
+// by step, in their order. The reason: Keel must know the memory of a context before it reads the
+// first weight.
 struct Engine {
     // For messages and reports: the name in the config's hybrid section, or the plugin's name.
     std::string name;

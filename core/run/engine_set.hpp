@@ -56,8 +56,9 @@ class EngineSet {
     uint32_t step_tokens() const;            // the most tokens of a prefill step, on any engine
     uint64_t weight_bytes() const;           // bytes of weights on all devices
     uint64_t weight_bytes_per_token() const; // bytes of weights that a decode step reads
-    // These functions return the bytes that a token adds to the cache of the layers that hold all
-    // tokens, and the most cache bytes of the layers that hold only their window.
+    // kv_bytes_per_token() returns the bytes that a token adds to the cache of the layers that hold
+    // all tokens. held_window_bytes() returns the most cache bytes of the layers that hold only
+    // their window.
     uint64_t kv_bytes_per_token() const;
     uint64_t held_window_bytes() const;
 

@@ -32,12 +32,12 @@ class LayerSplit {
     // [layers of the part]; empty unless the part has layers with and without a window.
     const std::vector<bool> &has_window() const { return has_window_; }
     uint32_t windowed() const { return has_window_.empty() ? 0 : part_windowed_; }
-    // acts_on() returns the number of layers of the part that are in the main cache. The second
-    // function returns their numbers in the model.
+    // acts_on() returns the number of layers of the part that are in the main cache. numbers()
+    // returns the numbers of these layers in the model.
     uint32_t acts_on() const { return static_cast<uint32_t>(numbers_.size()); }
     const std::vector<uint32_t> &numbers() const { return numbers_; }
-    // first() returns how many layers on which policies act are in the parts before this part. The
-    // second function returns how many such layers the model has.
+    // first() counts the layers on which policies act in the parts before this part. of_model()
+    // counts the layers on which policies act in the whole model.
     uint32_t first() const { return first_; }
     uint32_t of_model() const {
         return model_windowed_ == model_layers_ ? model_layers_ : model_layers_ - model_windowed_;

@@ -29,8 +29,8 @@ std::vector<BatchPrompt> parse_prompts(std::string_view text, const std::string 
 class AnswerFile {
   public:
     // `settings`: a fingerprint of all settings on which the answers depend. Each line has the
-    // fingerprint. Throws Error(input) if the file is not a file of answers, if its answers belong
-    // to other prompts or other settings, or if another run writes to it.
+    // fingerprint. Throws Error(input) in three cases: the file is not a file of answers, its
+    // answers belong to other prompts or settings, or another run writes to the file.
     AnswerFile(std::string file, const std::vector<BatchPrompt> &prompts, std::string settings);
     ~AnswerFile();
     AnswerFile(const AnswerFile &) = delete;

@@ -42,8 +42,8 @@ std::string closing_line(const GenerateResult &r) {
         if (s.discarded_steps > 0) line += fmt::format(", {} more discarded", s.discarded_steps);
     }
     if ((s.replay_parts > 0 && s.decode_tokens > 0) || s.decode_stream.replays > 0) {
-        // With a hybrid, the number of recorded steps can exceed `steps`, because a warm-up runs
-        // more steps, and because the number of parts changes during the run.
+        // With a hybrid, the number of recorded steps can exceed `steps`. A warm-up runs more
+        // steps, and the number of parts changes during the run.
         const uint64_t steps = (s.decode_tokens + s.discarded_steps) * s.replay_parts;
         const std::string of = s.moves.empty() && s.decode_stream.replays <= steps
                                    ? fmt::format(" of {}", steps)

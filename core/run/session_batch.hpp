@@ -17,9 +17,9 @@ namespace keel {
 //
 // The text of a sequence does not depend on the other sequences, except for the rounding in matrix
 // products of several rows. Other sequences never cut a chunk of a prompt (Session::next_chunk). So
-// they do not change which tokens a policy keeps.
+// other sequences do not change which tokens a policy keeps.
 //
-// A step can have other sequences than the step before. Not thread-safe.
+// Two steps can have different sequences. Not thread-safe.
 class SessionBatch {
   public:
     // Throws Error(usage) if the pipeline was made for one sequence (PipelineOptions::batch).

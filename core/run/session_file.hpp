@@ -25,14 +25,17 @@ void check_savable(const Pipeline &pipeline);
 // replace it.
 void check_replaceable(const std::filesystem::path &path);
 
-// Writes a session to a file: cache, positions, tokens and the policy's state. The file also has
-// the facts by which load_session() checks that a pipeline fits: the values of the model's config
-// that change the results, a fingerprint of its weights, its tokenizer, the types of weights, keys
-// and values, the policy and its parameters. The file is written under another name in the same
-// folder and then renamed. So an incomplete file never has the name `path`. Only the owner of the
-// file may read it, because it contains the text. An existing file is replaced only if it is a
-// saved session, see check_replaceable(). Throws Error(runtime) if the file cannot be written, and
-// Error(plugin) for a policy that has state and cannot save it.
+// Writes a session to a file: cache, positions, tokens and the state of the policy. The file also
+// has values by which load_session() checks that a pipeline fits:
+// - the values of the model's config that change the results, and a fingerprint of the weights
+// - the tokenizer
+// - the types of weights, keys and values
+// - the policy and its parameters
+// The file is written under another name in the same folder and then renamed. So an incomplete file
+// never has the name `path`. Only the owner of the file has the right to read it, because the file
+// contains the text. An existing file is replaced only if it is a saved session, see
+// check_replaceable(). Throws Error(runtime) if the file cannot be written. Throws Error(plugin) if
+// the policy has state and cannot save this state.
 void save_session(Session &session, const std::filesystem::path &path,
                   const SessionExtras &extras = {});
 

@@ -17,8 +17,8 @@ void need_i32(const keel_host *host, const keel_tensor *t, const char *name, con
 //   table[table_offset + h * table_stride + (s >> block_shift)],
 // and its row begins at
 //   k_offset + block * k_block + (s & (2^block_shift - 1)) * k_slot.
-// The host cannot check the values in device memory, so kernels limit them: a length counts as
-// min(max(length, 0), max_length), and a block outside 0..blocks-1 counts as empty.
+// The host cannot check the values in device memory, so kernels limit them. A length counts as
+// min(max(length, 0), max_length). A block outside 0..blocks-1 counts as empty.
 struct KvConstants {
     uint32_t kv_heads, max_length;
     uint32_t block_shift; // log2 of block_slots

@@ -16,9 +16,9 @@ struct WeightShape {
     uint64_t bytes() const { return row_bytes() * static_cast<uint64_t>(rows); }
     // number of blocks in a row of q8_0 or q4_0
     uint64_t blocks() const { return static_cast<uint64_t>(cols / 32); }
-    // The split layout has two parts: the codes of all blocks of all rows (32 bytes per block of
-    // q8_0, 16 bytes per block of q4_0), then one f16 scale per block. In this layout kernels load
-    // codes as whole, aligned words.
+    // The split layout has two parts. The first part is the codes of all blocks of all rows: 32
+    // bytes per block of q8_0, 16 bytes per block of q4_0. The second part is one f16 scale per
+    // block. In this layout kernels load codes as whole, aligned words.
     uint64_t code_bytes() const { return (type == type_q8_0 ? 32 : 16) * blocks(); } // of one row
     uint64_t scales_offset() const { return code_bytes() * static_cast<uint64_t>(rows); }
     uint64_t split_bytes() const {

@@ -1,5 +1,5 @@
-// Ada-KV (arXiv 2407.11550): a head whose attention is spread over many slots gets a larger budget
-// than a head whose attention is on few slots.
+// Ada-KV (arXiv 2407.11550). A head whose attention is spread over many slots gets a larger budget.
+// A head whose attention is on few slots gets a smaller budget.
 #include <keel/sdk_policy.hpp>
 
 #include <cstdio>

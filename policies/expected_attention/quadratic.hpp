@@ -1,7 +1,7 @@
-// Computes b.k + k'Mk for many keys k. The policy spends nearly all of its time here, because each
-// query head needs T * d * d / 2 multiplications (T keys of d elements). The loop handles 16 keys
-// and four rows of M at a time. Each lane of a vector holds one key, so the result does not depend
-// on the register width.
+// Computes b.k + k'Mk for many keys k. The policy spends nearly all of its time here: for T keys of
+// d elements, each query head needs T * d * d / 2 multiplications. The loop handles 16 keys and
+// four rows of M at a time. Each lane of a vector holds one key, so the result does not depend on
+// the register width.
 #pragma once
 
 #include <cstdint>

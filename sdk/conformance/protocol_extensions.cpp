@@ -141,8 +141,8 @@ void check_recordings(Facts &facts, const Library &library, Side &side) {
                      "replay: end without begin is not INVALID_ARG");
         facts.expect(sum.call() == KEEL_OK && sum.x() == 825,
                      "replay: ops are not queued again after it");
-        // Tests many ops of two kinds, x = x + y and y = x. Each op needs the result of the previous
-        // op.
+        // Tests many ops of two kinds, x = x + y and y = x. Each op needs the result of the
+        // previous op.
         sum.write(0, 1);
         sum.write(1, 1);
         replay.begin(side.ctx());

@@ -317,10 +317,10 @@ typedef struct keel_backend {
     keel_status(KEEL_CALL *buffer_commit)(keel_ctx *, keel_buffer *, uint64_t offset, uint64_t n,
                                           uint32_t commit);
 
-    /* Makes a weight in *out: copies the sources into the backend's layout, or reads them in place.
-     * weight_prepare may take long, so it calls host->cancelled from time to time. If
-     * weight_prepare is NULL or returns KEEL_E_UNSUPPORTED, the core joins the sources in a buffer,
-     * and ops get the weight as a tensor. Thread: one call at a time on a context. */
+    /* Makes a weight in *out. The function copies the sources into the backend's layout, or reads
+     * them in place. weight_prepare can take long, so it calls host->cancelled from time to time.
+     * If weight_prepare is NULL or returns KEEL_E_UNSUPPORTED, the core joins the sources in a
+     * buffer, and ops get the weight as a tensor. Thread: one call at a time on a context. */
     keel_status(KEEL_CALL *weight_prepare)(keel_ctx *, const keel_weight_desc *, keel_weight **out);
     /* Frees a weight. NULL is allowed. Required if weight_prepare is not NULL. Thread: one call
      * at a time on a context. */

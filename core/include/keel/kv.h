@@ -49,9 +49,9 @@ typedef struct keel_kv_view {
     /* Block numbers: i32 [kv_heads, blocks_per_head]. Entry [h][i] is the block in k and v with the
      * slots of head h from i * block_slots on. -1 means that the head does not have this block. */
     const keel_tensor *block_table;
-    /* Slots in use of each head: i32 [kv_heads]. From the step's first op on, they include the
-     * slots that the current step appends, even if the op that writes these slots has not run
-     * yet. */
+    /* Slots in use of each head: i32 [kv_heads]. The lengths include the slots that the current
+     * step appends. This holds from the first op of the step on, even if the op that writes these
+     * slots has not run yet. */
     const keel_tensor *lengths;
     /* Position of the key in each slot: i32 [kv_heads, slots]. Entries from lengths[h] on have no
      * meaning. */

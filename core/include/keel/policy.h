@@ -2,8 +2,8 @@
  *
  * The KV cache grows with every token. When it holds more than its budget, slots are EVICTED: their
  * keys and values are dropped. The policy only decides which slots are evicted. The core does
- * everything else: it decides when to evict (the TRIGGER) and how many slots may stay (the BUDGET),
- * computes the numbers that the policy needs, moves the slots that stay, and rotates keys to new
+ * everything else. It decides when to evict (the TRIGGER) and how many slots can stay (the BUDGET).
+ * It computes the numbers that the policy needs, moves the slots that stay, and rotates keys to new
  * positions. kv.h explains slots and positions. A policy never sees device memory.
  *
  * LIFE CYCLE
@@ -140,7 +140,7 @@ enum keel_policy_flags_e {
     KEEL_POLICY_COMPARABLE = 1,
     /* The policy acts once, at the end of the prompt. */
     KEEL_POLICY_PREFILL_ONLY = 2,
-    /* The policy may also act between the chunks of a prompt. So a long prompt needs less
+    /* The policy is allowed to act also between the chunks of a prompt. So a long prompt needs less
      * memory. */
     KEEL_POLICY_BLOCKWISE = 4,
     /* The policy requests to decide after each layer of a step instead of after the last layer.
@@ -151,9 +151,9 @@ enum keel_policy_flags_e {
     /* The answer depends on the seed. An experiment repeats such a policy with several seeds. */
     KEEL_POLICY_SEEDED = 32,
     /* KEEL_NEED_REPLAY: the core asks the model to repeat its context, in the words of NVIDIA's
-     * kvpress. Before each piece to repeat, the core inserts the end of the question in the model's
-     * chat template (without a template: a line break). Tokens of the template before the first
-     * question are not repeated. */
+     * kvpress. The model repeats the context in pieces. Before each piece, the core inserts the end
+     * of the question in the model's chat template. If there is no template, the core inserts a
+     * line break. Tokens of the template before the first question are not repeated. */
     KEEL_POLICY_KVPRESS_WORDS = 64
 };
 
@@ -276,8 +276,9 @@ typedef struct keel_policy_input {
     const float *query_second;
     /* The keys. Shape [kv_heads, stride, head_dim]. */
     const float *keys;
-    /* Number of queries in query_sum and query_second; without KEEL_NEED_QUERY_STATS, in `scores`.
-     * It can be below needs.window, for example after a short prompt. */
+    /* Number of queries in query_sum and query_second. Without KEEL_NEED_QUERY_STATS: number of
+     * queries in `scores`. The number can be below needs.window, for example after a short prompt.
+     * */
     int64_t query_count;
     /* Dot product of each key with the key_sum of its head. Shape [kv_heads, stride]. */
     const float *key_anchor;

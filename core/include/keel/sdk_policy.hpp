@@ -1,5 +1,5 @@
-// C++17 helpers for authors of policies and budget allocators. They are header-only and optional.
-// policy.h and allocator.h describe the interface below them.
+// C++17 helpers for authors of policies and budget allocators. The helpers are header-only and
+// optional. policy.h and allocator.h describe the C interface that the helpers use.
 //
 // HOW IT WORKS. You write a class. One macro makes a whole plugin of it: entry symbol, descriptor,
 // parameter table, table of functions. An object of the class is the state of one sequence: the
@@ -31,27 +31,30 @@
 //   };
 //   KEEL_POLICY_PLUGIN(Norms)
 //
-// WHAT THE CLASS HAS. `info`; `params`, if it has parameters; the constructor; decide(). It may
-// also have the members below. For each of these members that the class has, the plugin's table of
-// functions gets the function of the same name. For the others, the table has NULL.
+// WHAT THE CLASS HAS. The class must have `info`, the constructor and decide(). It must have
+// `params` if the policy has parameters. The class can also have the members below. For each member
+// below that the class has, the plugin's table gets the function of the same name. For each member
+// that the class does not have, the table has NULL.
 //   void reset();                              the sequence starts again; without reset() the
 //                                              host destroys the object and constructs another
 //   void truncate(int64_t position);           the tokens from `position` on were removed
 //   std::vector<unsigned char> save() const;   returns the object's state as bytes
 //   void load(const unsigned char *, size_t);  sets the state from these bytes; required with
 //                                              save()
-// If the class has save(), the table also gets fork, which uses the copy constructor. A class whose
-// objects hold only the parameters needs none of these.
+// If the class has save(), the table also gets fork, which uses the copy constructor. If the
+// objects of a class hold only the parameters, the class needs none of the members above.
 //
-// DEFAULTS. The constructor gets `needs` with these values and changes only what differs:
+// DEFAULTS. The constructor gets `needs` with these values, and changes only the values that
+// differ:
 //   granularity   KEEL_KEEP_HEAD_EQUAL: each KV head keeps slots of its own; all heads of a
 //                 layer keep the same number
 //   output        KEEL_OUTPUT_SCORES: decide() writes a score for each slot
 //   all others    0
 // A policy that never evicts derives from KeepsAll and needs no decide().
 //
-// ERRORS. Constructor and members may throw. The helpers catch all exceptions: Failure keeps its
-// status and text, std::bad_alloc becomes KEEL_E_OUT_OF_MEMORY, others become KEEL_E_INTERNAL.
+// ERRORS. The constructor and the members are allowed to throw. The helpers catch all exceptions. A
+// Failure keeps its status and text. std::bad_alloc becomes KEEL_E_OUT_OF_MEMORY, and every other
+// exception becomes KEEL_E_INTERNAL.
 //
 // Everything here exists since 0.1.
 #ifndef KEEL_SDK_POLICY_HPP
@@ -97,7 +100,8 @@ T blank() noexcept {
 
 // ---- a policy's view of one layer --------------------------------------------------------------
 
-// The input of decide(): keel_policy_input (policy.h) with checks. Valid during the call.
+// The input of decide(): keel_policy_input (policy.h) with checks. The input is valid only during
+// the call of decide().
 //
 // A function that returns an array throws Failure(KEEL_E_INVALID_ARG) with the array's name if the
 // host did not pass this array. In this case `needs` does not request the array, or the host is too

@@ -60,9 +60,10 @@ class Budget {
     // value is smaller if the policy acts between the chunks of a prompt and the budget is not a
     // ratio. `chunk`: the most tokens of a chunk.
     int64_t peak(int64_t chunk) const;
-    // A budget in MiB as slots per head. These slots include the slots that stay after an eviction,
-    // the slots that are added until the next eviction (slack or every_n), and the slots of a step.
-    // The value is 0 or less if no slots fit. It is 0 if the budget has another unit.
+    // A budget in MiB as slots per head. The value counts the slots that stay after an eviction,
+    // the slots that are added until the next eviction, and the slots of a step. (The keys slack
+    // and every_n give the slots until the next eviction.) The value is 0 or less if no slots fit.
+    // It is 0 if the budget has another unit.
     int64_t mib_slots() const { return mib_slots_; }
     // Bytes of one block for each head of each layer.
     uint64_t block_row_bytes() const { return block_row_bytes_; }

@@ -108,7 +108,7 @@ struct CacheConfig {
     // The model's RoPE frequencies, for rotating keys again: radians per token for each pair of
     // elements, [rot / 2].
     std::vector<double> rope_frequencies;
-    // The RoPE frequencies of the layers that are true in local_rope_layers. These are the layers
+    // The RoPE frequencies of the layers for which local_rope_layers is true. These are the layers
     // of Gemma 3 with an attention window.
     std::vector<double> local_rope_frequencies;
     std::vector<bool> local_rope_layers; // [layers]; empty: all layers have the same frequencies

@@ -75,7 +75,8 @@ class CacheManager {
     // Takes slots for n tokens at next_positions. Call it between before_append and the step.
     void append(int64_t n);
     // Call it between append() and the step's ops. Returns the tap that receives the by-products of
-    // the step for the policy. NULL: the policy needs none. Valid for this step.
+    // the step for the policy. Returns NULL if the policy needs no by-products. The tap is valid
+    // for this step.
     StepTap *begin_step(int64_t n, StepKind kind);
     // Call it after all ops of the step were queued. Fires triggers and evicts. Returns one record
     // for each layer from which slots were evicted. The records are valid until the next call.
@@ -97,9 +98,9 @@ class CacheManager {
     // ---- what stays ----
 
     // Protects the first slots of the sequence from eviction: at least `tokens` slots, and at least
-    // the config's prefix. Used for a system prompt. Call it before the first token. If this leaves
-    // no room for other tokens, throws Error(input) that names the key to change. `what` names the
-    // slots in the error: "the system prompt".
+    // the config's prefix. A session uses this function for a system prompt. Call it before the
+    // first token. If the protection leaves no room for other tokens, throws Error(input) that
+    // names the key to change. `what` names the slots in the error: "the system prompt".
     void protect_prefix(int64_t tokens, std::string_view what);
     int64_t protected_prefix() const { return tokens_.prefix(); }
     // Pins the tokens `from` to `to` - 1, counted from the start of the sequence. Pinned tokens are
@@ -176,9 +177,10 @@ class CacheManager {
     // while the model repeats its context.
     uint64_t peak_bytes() const { return std::max(peaks_.cache, bytes_in_use()); }
     // Bytes that the core has allocated for the policy in addition to the cache, on device and
-    // host: sums per slot, last queries, their statistics, scores of a repeated context, the
-    // protected prefix before its rotation, and the arrays for deciding evictions (freed after a
-    // prompt). The plugin's own memory is not counted.
+    // host. These are the sums per slot, the last queries, the statistics of the queries, the
+    // scores of a repeated context, and the protected prefix before its rotation. The arrays for
+    // deciding evictions also count; they are freed after a prompt. The plugin's own memory does
+    // not count.
     uint64_t policy_bytes() const;
     // Returns an estimate of policy_bytes() for a context of `context` tokens, if the cache holds
     // `held` of these tokens when slots are evicted. Allocates no memory.

@@ -39,10 +39,10 @@ struct EvictionRecord {
     // Number of evicted slots: in all heads together, and in the head that lost the most.
     int64_t evicted = 0, evicted_max = 0;
     uint64_t freed_bytes = 0; // bytes of freed blocks
-    // Time on the host for deciding and moving in this layer, plus its share of the work for all
-    // layers (dividing the budget, computing and reading the policy's inputs, repeating the
-    // context). The sum over the records of an eviction is the time of the whole eviction, without
-    // the time to write this log.
+    // Time on the host for deciding and moving in this layer, plus the layer's share of the work
+    // for all layers. The work for all layers is dividing the budget, computing and reading the
+    // policy's inputs, and repeating the context. The sum over the records of an eviction is the
+    // time of the whole eviction, without the time to write this log.
     double microseconds = 0;
     int64_t moved_keys = 0; // keys of all heads that were rotated to new positions
     // The reason why memory is short. NULL: memory is not short, or Keel does not watch memory.
@@ -68,9 +68,9 @@ struct EvictionSource {
     std::string policy;
     std::string allocator = {};        // empty: no allocator
     std::string allocator_params = {}; // as JSON, {"beta":20}
-    // Properties of the model: the number of layers that hold only a window (the policy does not
-    // act on them), the number of all layers, and the window in tokens. 0: no layer holds only a
-    // window.
+    // Three properties of the model. windowed_layers: number of layers that hold only a window, on
+    // which the policy does not act. all_layers: number of all layers. window: the window in
+    // tokens. All three are 0 if no layer holds only a window.
     uint32_t windowed_layers = 0, all_layers = 0;
     int64_t window = 0;
 };

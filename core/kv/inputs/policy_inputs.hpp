@@ -86,8 +86,9 @@ class PolicyInputs final : public StepTap {
     // Returns the bytes in use on device and host: collected inputs, and the arrays of the last
     // eviction.
     uint64_t bytes() const;
-    // Returns an estimate of the largest value of bytes() for a context of `context` tokens, if the
-    // cache holds `held` of these tokens when slots are evicted. Allocates no memory.
+    // Returns an estimate of the largest value of bytes() for a context of `context` tokens.
+    // `held`: number of these tokens that the cache holds when slots are evicted. Allocates no
+    // memory.
     static uint64_t bytes(const PolicySetup &setup, int64_t context, int64_t held);
 
     // ---- a sequence's life ----

@@ -40,7 +40,7 @@ class QueryStats {
                held_bytes(waiting_rows_);
     }
 
-    // Frees the queries of a prompt's last step. They are already in the sums.
+    // Frees the queries of a prompt's last step. The sums already have these queries.
     void free_step() { step_queries_ = {}; }
     // Returns the largest value of bytes() if steps have `step_tokens` tokens. Allocates no memory.
     static uint64_t bytes(const KvShape &shape, int64_t step_tokens);

@@ -54,7 +54,7 @@ void SlotSums::begin(const KvCache &cache) {
     if (all_.empty() || all_.dim(1) < longest) resize(capacity_for(shape_, longest));
     const auto rows = std::ssize(clean_);
     const auto length = [&](int64_t row) { return cache.row_length(static_cast<size_t>(row)); };
-    // Equal rows that are neighbours are handled together. Usually all rows are equal.
+    // Neighbouring rows with equal `clean_` are cleared together. Usually all rows are equal.
     for (int64_t row = 0; row < rows;) {
         const int64_t from = clean_[static_cast<size_t>(row)], used = length(row);
         if (used <= from) {

@@ -11,9 +11,9 @@
 namespace keel {
 
 // The attention of a sequence's last queries over the slots: KEEL_NEED_WINDOW_SCORES. If the step
-// before an eviction has all these queries, the step computes the scores layer by layer, and the
-// queries need not be kept. Otherwise the queries are kept in a ring, see RingUse. Queries are also
-// kept from a pause in a prompt to the end of the prompt.
+// before an eviction has all these queries, the step computes the scores layer by layer. The
+// queries are then not stored. Otherwise the queries are stored in a ring, see RingUse. Queries are
+// also stored from a pause in a prompt to the end of the prompt.
 class WindowScores {
   public:
     // `setup` must outlive this object.
@@ -81,8 +81,8 @@ class WindowScores {
     // State of the current step.
     int64_t first_ = 0, step_ = 0; // first token, number of tokens
     bool keeps_step_ = false, scores_step_ = false;
-    // Scores that the last step computed, for all layers. Or scores that an eviction computes, for
-    // some layers.
+    // Either the scores that the last step computed, for all layers, or the scores that an eviction
+    // computes, for some layers.
     ReadArray scores_;
     int64_t stride_ = 0, queries_ = 0;
     QueryPositions positions_;

@@ -63,10 +63,11 @@ class KvCache {
     bool has_slots(int64_t n) const {
         return max_length() + n <= shape().max_slots && blocks_wanted(n) == 0;
     }
-    // Adds slots for n tokens at the end of each head: takes blocks (and first copies a shared last
-    // block), raises the lengths, and queues writes of the new lengths and tables. The step's ops
-    // then write keys, values and positions into the slots. `positions`: the tokens' RoPE
-    // positions, [n]. If the tokens do not fit, throws Error(resource) and changes nothing.
+    // Adds slots for n tokens at the end of each head. The function takes blocks, raises the
+    // lengths, and queues writes of the new lengths and tables. If the last block is shared, the
+    // function first copies this block. The step's ops then write keys, values and positions into
+    // the slots. `positions`: the tokens' RoPE positions, [n]. If the tokens do not fit, throws
+    // Error(resource) and changes nothing.
     void append(std::span<const int32_t> positions, int64_t n);
     // Removes the last n tokens from every head. Frees the blocks that become empty.
     void truncate(int64_t n);

@@ -1,6 +1,6 @@
-// Part of KvCache: saves and loads the content of a cache. For each layer and head, the saved
-// content is the number of slots, the positions of their keys, the rows of K, and the rows of V, in
-// the cache's types. Blocks are not saved; loading takes new blocks.
+// Part of KvCache: saves and loads the content of a cache. For each layer and head, the content is
+// the number of slots, the positions of their keys, the rows of K, and the rows of V. The rows have
+// the types of the cache. Blocks are not saved; loading takes new blocks.
 #include "kv/store/kv_cache.hpp"
 
 #include "base/display.hpp"

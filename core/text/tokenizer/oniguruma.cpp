@@ -179,8 +179,8 @@ class Translator {
         if (peek(1) != '?') return copy(1);
         for (const std::string_view plain : {"(?:", "(?=", "(?!", "(?>", "(?<=", "(?<!"})
             if (follows(plain)) return copy(plain.size());
-        // (?i: ...), (?-i: ...), and (?i) at the start of the pattern. At other places, (?i) has
-        // another scope in Oniguruma.
+        // Accepted are (?i: ...) and (?-i: ...), and (?i) at the start of the pattern. At other
+        // places, (?i) has another scope in Oniguruma.
         std::size_t k = 2;
         if (peek(k) == '-') ++k;
         if (peek(k) == 'i' && (peek(k + 1) == ':' || (peek(k + 1) == ')' && at_ == 0)))

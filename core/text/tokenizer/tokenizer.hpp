@@ -103,9 +103,9 @@ class Tokenizer {
     // Returns true if encode() adds bos_id() before a text. Some models have a begin token, but use
     // it only in their chat template.
     bool adds_bos() const;
-    // Returns all ids that end a generation, ascending. They come from generation_config.json,
-    // config.json and tokenizer_config.json, because instruct models give the end of a turn in one
-    // file and the end of a text in another file.
+    // Returns all ids that end a generation, ascending. The ids come from generation_config.json,
+    // config.json and tokenizer_config.json. Three files are needed: instruct models give the end
+    // of a turn in one file and the end of a text in another file.
     const std::vector<std::int32_t> &end_ids() const noexcept { return end_ids_; }
     bool ends_generation(std::int32_t id) const noexcept;
 

@@ -6,9 +6,10 @@
 // queries see, with an online softmax.
 //
 // Backward: the weights are computed again from the stored log-sum-exp. A task for d_q is a tile of
-// queries, and walks over keys. A task for d_k and d_v is a tile of keys of a KV head, and walks
-// over the heads of its group and their queries. Each sum belongs to one task and is added up in a
-// fixed order, so results do not depend on the number of threads.
+// queries, and walks over keys. A task for d_k and d_v is a tile of keys of a KV head. This task
+// walks over the query heads that share the KV head, and over the queries of these heads. Each sum
+// belongs to one task and is added up in a fixed order, so results do not depend on the number of
+// threads.
 //
 // A pair of query and key that is hidden has bias -inf in a tile. So causal, window, mask and bias
 // are one array. Products skip hidden pairs if the other operand is not finite, because

@@ -238,15 +238,16 @@ void for_stretches(const KvAccess &kv, const KvSide &side, int64_t head, int64_t
         done += rows;
     }
 }
-// Returns the memory to prefetch during the work on n other slots. This is the rows of the n slots
-// from `next` on, if all of them are in one block. Returns an empty range if `next` is -1.
+// Returns the memory that a kernel prefetches while it works on n earlier slots. This memory is the
+// rows of the n slots from `next` on. Returns an empty range if these rows are not in one block, or
+// if `next` is -1.
 Ahead ahead_of(const AttentionJob &job, const KvSide &side, int64_t head, int64_t next, int64_t n);
 // Sets the logits of hidden slots of a tile to -inf. Returns true if at least one row does not see
 // all n slots.
 bool mask_tile(const AttentionJob &job, const AttentionScratch &w, const AttentionTask &task,
                int64_t first, int64_t n, const bool *inside);
-// Computes acc += s * V for a tile in which some rows do not see all n slots and some values are
-// not finite. Each row skips its hidden slots, because 0 * infinity would give NaN.
+// Computes acc += s * V for a tile with two properties: some rows do not see all n slots, and some
+// values are not finite. Each row skips its hidden slots, because 0 * infinity would give NaN.
 void mix_seen(const AttentionJob &job, const AttentionScratch &w, int64_t head, int64_t rows,
               int64_t first, int64_t n);
 // Loads `rows` query rows of a task into w.q, scaled. `first` is the first of these rows within the

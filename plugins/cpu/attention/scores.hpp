@@ -2,9 +2,9 @@
 // that the loop over the slots computes for attention. No array of size queries x length is stored.
 // There are three cases (enum Scoring).
 //
-// One query (attention/kept.cpp): the values exp(logit - max) of all slots are kept in f32, as
-// [tiles of slots][rows][kTileSlots], together with the running max at each tile. When the softmax
-// sum is known, one factor per tile turns the kept values into probabilities.
+// One query (attention/kept.cpp): the values exp(logit - max) of all slots are stored in f32, as
+// [tiles of slots][rows][kTileSlots]. The running max at each tile is stored too. When the softmax
+// sum is known, one factor per tile turns the stored values into probabilities.
 //
 // Several queries (attention/sums.cpp): each task keeps exp(logit - max) of its rows, either in f32
 // or in bf16. The slots of a task are not split. After its loop over the slots, a task knows the

@@ -77,8 +77,8 @@ struct Bf16Walk {
     SoftmaxState state; // state.acc is not NULL
     float *lanes;
     float *s; // memory for bf16_rows rows of kTileSlots floats
-    // Memory for bf16_walk_tiles tiles of probabilities. If probabilities are kept, memory for all
-    // tiles.
+    // Memory for bf16_walk_tiles tiles of probabilities, or for all tiles if the probabilities are
+    // kept.
     uint16_t *p;
     // [tiles][bf16_rows]: the max after each tile; NULL: probabilities are not kept
     float *kept_max;

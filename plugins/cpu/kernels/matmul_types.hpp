@@ -21,9 +21,9 @@ struct ActBlock {
 // The order of a weight's elements in memory.
 enum class Layout : uint32_t {
     rows, // row-major, as in a file; the rows can come from several sources
-    // Groups of R rows. For each block of 32 columns, a group stores R f16 scales, then the first 4
-    // bytes of each of the R rows, then the next 4 bytes of each row, and so on. K types have
-    // blocks of 256 columns, in the order that cpu/weights/k_blocks.hpp describes.
+    // Groups of R rows. For each block of 32 columns, a group first stores R f16 scales. Then it
+    // stores the first 4 bytes of each of the R rows, then the next 4 bytes of each row, and so on.
+    // K types have blocks of 256 columns, in the order that cpu/weights/k_blocks.hpp describes.
     interleaved
 };
 

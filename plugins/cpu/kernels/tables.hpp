@@ -19,8 +19,8 @@ struct MatmulKernels {
     const char *isa; // name of the instruction set for which the kernel file was compiled
     int64_t group;   // R: number of rows in a group of the interleaved layout
     int64_t panel;   // number of rows of W that one call of matmul_any_f32 handles, a multiple of R
-    // Number of columns that matmul_any_f32 unpacks at a time. Its scratch memory is panel *
-    // panel_k floats.
+    // Number of columns that matmul_any_f32 unpacks at a time. The scratch memory of matmul_any_f32
+    // is panel * panel_k floats.
     int64_t panel_k;
 
     // Rounds n activations to 8 bits, which gives n / 32 blocks.
@@ -50,9 +50,9 @@ struct MatmulKernels {
     void (*matmul_half_half_many)(const MatmulTask &, int64_t n0, int64_t n1, int64_t m0,
                                   int64_t m1);
 
-    // f32 products for W of any type and layout. Unpacks rows n0 .. n0 + count - 1 of W to
-    // `scratch` piece by piece, and multiplies them with rows m0..m1-1 of x. count <= panel, and n0
-    // is a multiple of panel.
+    // f32 products for W of any type and layout. The function unpacks rows n0..n0 + count - 1 of W
+    // to `scratch` piece by piece, and multiplies them with rows m0..m1-1 of x. `count` is at most
+    // panel, and n0 is a multiple of panel.
     void (*matmul_any_f32)(const MatmulTask &, int64_t n0, int64_t count, int64_t m0, int64_t m1,
                            float *scratch);
 

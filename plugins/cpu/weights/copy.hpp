@@ -12,8 +12,8 @@ namespace keel_cpu {
 keel_status copy_rows(keel_ctx *ctx, keel_weight *w) noexcept;
 
 // Returns true if a copy of `bytes` bytes leaves at least an eighth of the `total` bytes of memory
-// free. `available` bytes are free now. An eighth must stay free because the system can drop pages
-// of a mapped file when memory is short, but not pages of a copy.
+// free. `available` bytes are free now. If memory is short, the system can drop pages of a mapped
+// file, but not pages of a copy. So an eighth must stay free.
 inline bool leaves_an_eighth(uint64_t bytes, uint64_t total, uint64_t available) noexcept {
     return available >= total / 8 && available - total / 8 >= bytes;
 }

@@ -272,8 +272,9 @@ static inline float all_max(float x, __local float *room) { // ignores NaN
 
 // ---- the cache ----
 
-// For a batch of sequences: the sequence of a head, the head's number within its sequence, and the
-// head's row in block table, lengths and positions. For one sequence: 0, head, head.
+// For a batch of sequences, these functions return the sequence of a head, the head's number within
+// its sequence, and the head's row in block table, lengths and positions. For one sequence they
+// return 0, head and head.
 static inline uint sequence_of(Kv kv, uint head) {
     return kv.seat_heads == 0 ? 0 : head / kv.seat_heads;
 }

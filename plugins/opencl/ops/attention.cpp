@@ -51,8 +51,8 @@ Splits splits_of(const keel_ctx &ctx, Form form, uint64_t tiles, const KvConstan
     return {static_cast<uint32_t>(n), std::max<uint32_t>(slots, 1)};
 }
 
-// Offsets in scratch memory, in floats: statistics of each row, then partial results of the splits,
-// then a copy of the queries if attention overwrites them.
+// Offsets in scratch memory, in floats. First come the statistics of each row, then partial results
+// of the splits. A copy of the queries follows if attention overwrites the queries.
 struct Room {
     uint64_t partial, queries, end;
 };

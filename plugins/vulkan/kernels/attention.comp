@@ -10,9 +10,9 @@
 #include "math.glsl"
 #include "kv.glsl"
 
-// Returns the index of the partial result of a row. The shape of all of them is [head][part][row of
-// all m * group]. A partial result has the max, the sum, a flag that is not 0 if any slot was seen,
-// and then the sums of values.
+// Returns the index of the partial result of a row. The shape of all partial results is
+// [head][part][row of all m * group]. A partial result has the max, the sum, a flag, and then the
+// sums of values. The flag is not 0 if any slot was seen.
 uint64_t part_at(uint head, uint part, uint row) {
     const uint64_t place =
         (uint64_t(head) * uint64_t(P.n_parts) + uint64_t(part)) * uint64_t(P.m * P.group) +

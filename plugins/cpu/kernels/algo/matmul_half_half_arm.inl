@@ -1,5 +1,5 @@
 // Products of 16-bit weights with activations that are rounded to 16 bits. The sums are f32. For
-// few rows of x, f16 is multiplied with f16 (fp16) and bf16 with bf16 (i8mm), and each row of W is
+// few rows of x, f16 is multiplied with f16 (fp16) and bf16 with bf16 (i8mm). Each row of W is then
 // read once, directly from the file's mapping. For many rows of x, the kernels multiply tiles of
 // bf16 matrices (i8mm), and f16 weights are rounded to bf16.
 namespace keel_cpu::KEEL_ISA_NAMESPACE {

@@ -26,8 +26,8 @@
  *     w[j] = p[j] * keep[b, h, i, j] / (1 - dropout)  with KEEL_DENSE_DROPOUT; keep is 0 or 1
  *     out[b, i, h] = sum_j w[j] * v[b, j, h]
  *
- * The sums are over the keys that the query SEES. A key is hidden from a query if
- * KEEL_DENSE_CAUSAL or KEEL_DENSE_WINDOW hides the key, if the pair's `mask` is 0, or if the pair's
+ * The sums are over the keys that the query SEES. A key is hidden from a query in three cases.
+ * KEEL_DENSE_CAUSAL or KEEL_DENSE_WINDOW hides the key, or the pair's `mask` is 0, or the pair's
  * `bias` is -infinity. A hidden key adds nothing, even if q, k, v or gradients contain NaN.
  *
  * POSITIONS. Key j has position j. Query i has position i + keys - rows. So the last query has the
