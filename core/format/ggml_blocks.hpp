@@ -9,9 +9,9 @@ namespace keel {
 bool can_decode_ggml(uint32_t type);
 
 // Converts `count` values of a supported type to f32. `count` must be a multiple of the block size.
-// The results are equal to GGML's, bit for bit. `src` may be unaligned. Its contents are not
-// trusted: every bit pattern has a value (scales can be NaN). Throws Error(internal) for other
-// types.
+// The results are equal to GGML's, bit for bit. `src` can have any alignment. The bytes of `src`
+// are not trusted: every bit pattern has a value (scales can be NaN). Throws Error(internal) for
+// other types.
 void decode_ggml_blocks(uint32_t type, const void *src, float *dst, size_t count);
 
 } // namespace keel

@@ -29,7 +29,8 @@ void RopeTables::place(Device &device, keel_buffer_kind kind) {
 
 void RopeTables::ensure(std::span<const int32_t> positions) {
     const size_t half = frequencies_.size();
-    // Neighbouring rows are written together. The rows of a prefill are one write.
+    // One write covers rows that are neighbours in the tables. So the rows of a prefill need one
+    // write.
     for (size_t i = 0; i < positions.size();) {
         const int64_t first = positions[i] % rows();
         int64_t row = first;

@@ -16,7 +16,7 @@ struct CachesTogether {
 };
 
 // Returns the number of segments at the beginning of `segments` that have one token and no tap. One
-// call of the backend can compute the attention of all of them.
+// call of the backend can compute the attention of these segments together.
 size_t plain_decodes(std::span<const Segment> segments);
 
 // Runs the attention of a step, layer by layer. In each layer it first runs one call for the

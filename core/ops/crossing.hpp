@@ -11,8 +11,9 @@
 namespace keel {
 
 // Runs an op of one device's pipeline on another device. If the first device maps its buffers for
-// the host and the second imports host memory, both devices use the same bytes. Then they only wait
-// for each other. Otherwise inputs are copied to the second device and outputs back.
+// the host and the second imports host memory, both devices use the same bytes. Then nothing is
+// copied; the devices only wait for each other. Otherwise inputs are copied to the second device,
+// and outputs are copied back.
 class Crossing final : private BufferWatch {
   public:
     Crossing(std::shared_ptr<Device> from, std::shared_ptr<Device> to);

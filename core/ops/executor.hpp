@@ -30,8 +30,8 @@ class Executor {
     Device &device() const { return ladder_.device(); }
     Stream &stream() const { return device().stream(); }
 
-    // can_record() returns true if the backend can record steps (keel.replay/1). The second
-    // function returns the backend's own description of a recording.
+    // can_record() returns true if the backend can record steps (keel.replay/1). recording_words()
+    // returns the backend's own description of a recording.
     bool can_record() const { return recorder_ != nullptr; }
     const std::string &recording_words() const { return recorder_->how(); }
     // Returns the reason why steps with this number of ops are not recorded and submitted again.

@@ -37,7 +37,7 @@ class StepRecorder final : private BufferWatch, private HeldBackOps {
     StepRecorder(const StepRecorder &) = delete;
     StepRecorder &operator=(const StepRecorder &) = delete;
 
-    // How the backend records, in its own words (keel_replay.how). May be empty.
+    // Returns the backend's own description of a recording (keel_replay.how). It can be empty.
     const std::string &how() const { return how_; }
     void begin();
     // Takes an op of the step. The caller has already set `plan` and `weight` in the args. Returns

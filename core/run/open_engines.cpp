@@ -189,8 +189,8 @@ int64_t most_window_slots(const EngineSet &set) {
 }
 
 // kv.max_mib limits all layers together. Layers with a window get the bytes that they need. The
-// other layers share the remaining bytes. If no bytes remain, they get 1 byte.
-// MemoryPlan::check_cap refuses this.
+// other layers share the remaining bytes. If no bytes remain, the other layers get 1 byte, which
+// MemoryPlan::check_cap refuses.
 void share_cap(const pipeline::PipelineConfig &config, const EngineSet &set) {
     const std::optional<uint64_t> cap = config.kv.max_bytes();
     if (!cap) return;

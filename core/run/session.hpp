@@ -66,13 +66,13 @@ class Session {
     // Returns the most likely next token, without reading all logits. If two logits are equal, the
     // lower id wins.
     //
-    // `go_on`: true if the caller will most likely call decode() with this token. Then the next
-    // step is queued before the token is read, if two conditions hold: the device runs in parallel
-    // with the host, and the host decides nothing between the two steps. If the caller calls
-    // another function, the queued step is discarded. A discarded step shows only in
-    // SessionStats::discarded_steps and in the device's time. If the discarded step has overwritten
-    // the logits, logits() computes the last step again. A queued step's slot is in cache() until
-    // the step is discarded.
+    // `go_on`: true if the caller will most likely call decode() with this token. In this case
+    // greedy() can queue the next step before it reads the token. Two conditions must hold: the
+    // device runs in parallel with the host, and the host decides nothing between the two steps. If
+    // the caller calls another function, the queued step is discarded. A discarded step shows only
+    // in SessionStats::discarded_steps and in the device's time. If the discarded step has
+    // overwritten the logits, logits() computes the last step again. A queued step's slot is in
+    // cache() until the step is discarded.
     int32_t greedy(bool go_on = false);
     void drop_ahead() { ahead_.drop(); }
 

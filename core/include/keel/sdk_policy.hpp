@@ -195,8 +195,8 @@ class PolicyInput {
 };
 
 // The output of decide(): keel_policy_decision (policy.h) with checks. With KEEL_OUTPUT_SCORES use
-// scores() and stay(), with KEEL_OUTPUT_KEEP use keep() and kept(). h is the number of a KV head.
-// With granularity TOKEN or LAYER, h is 0. Valid during the call.
+// scores() and stay(). With KEEL_OUTPUT_KEEP use keep() and kept(). h is the number of a KV head.
+// With granularity TOKEN or LAYER, h is 0. The output is valid only during the call of decide().
 class PolicyDecision {
   public:
     // `stride` and `lengths` are the values of the input. stay_first() and stay_last() need the

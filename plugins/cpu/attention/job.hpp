@@ -173,13 +173,13 @@ struct AttentionJob {
         return reinterpret_cast<AttentionMerge *>(base + layout.merges);
     }
     float *part(int64_t index) const { return base + layout.parts + index * layout.part_stride; }
-    // Address of a contributing query for Scoring::logits, scaled. The shape of all of them is
-    // [head][group][contributing][padded head_dim].
+    // Address of a contributing query for Scoring::logits, scaled. The queries of all heads form an
+    // array [head][group][contributing][padded head_dim].
     float *packed(int64_t head, int64_t row) const {
         return base + layout.queries + (head * group * contributing + row) * padded(kv.k.dim);
     }
     // Address of two floats of a contributing query: the max of its logits and 1 / the softmax sum.
-    // The shape of all of them is [head][group][contributing][2].
+    // The floats of all heads form an array [head][group][contributing][2].
     float *factors(int64_t head, int64_t row) const {
         return base + layout.factors + (head * group * contributing + row) * 2;
     }

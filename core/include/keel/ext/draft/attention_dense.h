@@ -203,15 +203,15 @@ typedef struct keel_dense_gradients {
     const keel_tensor *d_sink;
 } keel_dense_gradients;
 
-/* The table. `forward` must be inside struct_size and not NULL. Calls are queued in the stream like
- * ops.
+/* The functions of this extension. `forward` must be inside struct_size and not NULL. Calls are
+ * queued in the stream like ops.
  *
- * Errors of both functions. On an error nothing is written. The message of set_error has the pass,
- * the member, what was found and what was expected.
+ * Both functions return the errors below. If a function returns an error, it has written nothing.
+ * The message of set_error has the pass, the member, what was found and what was expected.
  * KEEL_E_INVALID_ARG: a shape, stride or number that this header forbids; a missing tensor; a
  * tensor that reaches beyond its buffer.
- * KEEL_E_UNSUPPORTED: an unknown feature bit, or a dtype that is not listed or that this backend
- * does not take.
+ * KEEL_E_UNSUPPORTED: an unknown feature bit, a dtype that is not listed, or a dtype that this
+ * backend does not take.
  * KEEL_E_OUT_OF_MEMORY: scratch memory cannot be allocated. */
 typedef struct keel_dense {
     keel_header h;

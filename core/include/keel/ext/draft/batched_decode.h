@@ -61,9 +61,9 @@ typedef struct keel_batch_kv {
     int64_t max_length;
 } keel_batch_kv;
 
-/* The table. Members up to `attention` are required and must not be NULL. The args structs are
- * those of the op table, for m = n rows. Their members `kv` and `plan` are NULL. The caches are the
- * last argument.
+/* The functions of this extension. Members up to `attention` are required and must not be NULL. The
+ * args structs are those of the op table, for m = n rows. The members `kv` and `plan` of the args
+ * are NULL. The caches are the last argument.
  *
  * The result of row i is equal to the result of the op with m = 1 for its sequence, within the op's
  * bound. If possible, the results are bit-identical. Calls are queued in the stream like ops. */

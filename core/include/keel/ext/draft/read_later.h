@@ -36,7 +36,7 @@ extern "C" {
 enum keel_read_later_limits_e { KEEL_READ_LATER_BYTES = 64,
                                 KEEL_READ_LATER_MOST = 16 };
 
-/* The table. Members up to `finish` are required and must not be NULL. */
+/* The functions of this extension. Members up to `finish` are required and must not be NULL. */
 typedef struct keel_read_later {
     keel_header h;
     /* Queues a copy of n bytes (1 to KEEL_READ_LATER_BYTES) from `offset` of the buffer. The copy

@@ -49,7 +49,7 @@ extern "C" {
 /* A recorded step. end makes it, destroy frees it. Only the backend knows what is inside. */
 typedef struct keel_recording keel_recording;
 
-/* The table. Members up to `destroy` are required and must not be NULL. */
+/* The functions of this extension. Members up to `destroy` are required and must not be NULL. */
 typedef struct keel_replay {
     keel_header h;
     /* Begins a recording. From now on, ops are recorded; they are not queued and do not run.

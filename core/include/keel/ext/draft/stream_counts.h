@@ -35,7 +35,7 @@ typedef struct keel_stream_counts {
     uint64_t waits;
 } keel_stream_counts;
 
-/* The table. Members up to `read` are required and must not be NULL. */
+/* The functions of this extension. Members up to `read` are required and must not be NULL. */
 typedef struct keel_stream_counts_table {
     keel_header h;
     /* Fills *out. The function neither submits nor waits. Thread: one call at a time on a

@@ -26,7 +26,7 @@ extern "C" {
 
 #define KEEL_EXT_TIMESTAMPS "keel.timestamps/1"
 
-/* The table. Members up to `read` are required and must not be NULL. */
+/* The functions of this extension. Members up to `read` are required and must not be NULL. */
 typedef struct keel_timestamps {
     keel_header h;
     /* on 1: ops that are queued from now on are timed. The first one has number 1. Times that the
