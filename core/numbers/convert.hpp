@@ -20,7 +20,7 @@ uint16_t f32_to_bf16(float value);
 float bf16_to_f32(uint16_t bits);
 
 // Converts `count` elements to f32, from f32, f16, bf16, q8_0, q4_0, q4_k, q5_k or q6_k. Throws
-// Error(internal) for other types. `src` may be unaligned. For block types, `count` must be a
+// Error(internal) for other types. `src` can have any alignment. For block types, `count` must be a
 // multiple of the block size.
 void convert_to_f32(keel_dtype from, const void *src, float *dst, size_t count);
 

@@ -12,7 +12,7 @@ namespace keel {
 // tasks have ended. If this function object is empty, the tasks run on the calling thread.
 using ParallelFor = std::function<void(size_t tasks, const std::function<void(size_t task)> &body)>;
 
-// Converts rows of `from`, [rows, columns], to rows of `to`. Both are contiguous. Throws
+// Converts rows of `from`, [rows, columns], to rows of `to`. src and dst are contiguous. Throws
 // Error(input) that names `what` if `columns` is not a multiple of the target's block size. Throws
 // Error(input) that names `what` and the row if convert_from_f32() fails. Allocates a few KiB per
 // task.

@@ -29,7 +29,8 @@ class LayerSplit {
     // Returns true if policies act on no layer of the part, because the layers without a window are
     // in other parts.
     bool only_holds() const { return all_windowed() && model_windowed_ < model_layers_; }
-    // [layers of the part]; empty unless the part has layers with and without a window.
+    // Tells for each layer of the part whether it has a window. Empty unless the part has layers
+    // with and without a window.
     const std::vector<bool> &has_window() const { return has_window_; }
     uint32_t windowed() const { return has_window_.empty() ? 0 : part_windowed_; }
     // acts_on() returns the number of layers of the part that are in the main cache. numbers()

@@ -14,8 +14,8 @@
 
 namespace keel {
 
-// Called while a pipeline is made and used. `stage` is "loading" or "prefill". It may throw an
-// exception to stop.
+// Called while a pipeline is made and used. `stage` is "loading" or "prefill". The function can
+// throw an exception to stop the work.
 using Progress = std::function<void(const char *stage, uint64_t done, uint64_t total)>;
 
 // Opens the model that a section names. If the model does not exist, throws Error(input) with the

@@ -23,8 +23,9 @@ class SequenceMover {
     // before any dummy token runs.
     bool move(Engine &to, BackendMove::Why why, int64_t warmup_tokens = 0);
     // Call it if the device of the current engine was lost. The sequence keeps its first `tokens`
-    // tokens. The first engine of `candidates` that can do so computes them again. Returns this
-    // engine. Throws Error(runtime) if no engine can. `why`: the error of the lost device.
+    // tokens: another engine computes them again. The engines of `candidates` are tried in their
+    // order until one succeeds. Returns this engine. Throws Error(runtime) if no engine can compute
+    // the tokens. `why`: the error of the lost device.
     Engine &reread(std::span<Engine *const> candidates, int64_t tokens, const Error &why);
     // Runs a step again that was lost together with an engine. The text must not have the tokens of
     // this step yet.

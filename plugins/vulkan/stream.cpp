@@ -214,7 +214,7 @@ bool Stream::wait_slice(uint64_t value, VkResult &result) noexcept {
 
 // Waits in slices of one second. So a lost device is noticed, and a device that never answers does
 // not hang the program. Only time without progress counts: if several submissions are pending, each
-// of them may take wait_seconds.
+// submission has wait_seconds.
 void Stream::wait_value(uint64_t value) {
     for (uint32_t silent = 0; value > done_;) {
         require_alive();
@@ -323,8 +323,8 @@ Range Stream::stage(uint64_t n, uint64_t align) {
     for (;;) {
         const Range part = staging_.take(n, align);
         if (part.block != nullptr) return part;
-        // Waits for the oldest command buffer that still uses a part of the ring. This can be the
-        // command buffer that is being recorded.
+        // Waits for the oldest command buffer that still uses a part of the staging memory. This
+        // can be the command buffer that is being recorded.
         const Frame *oldest = nullptr;
         for (const Frame &frame : frames_)
             if (frame.value != 0 && staging_.holds(frame.staged) &&

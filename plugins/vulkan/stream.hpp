@@ -127,7 +127,7 @@ class Stream {
     void give_back(const Garbage &garbage);
     void copy(const Range &from, uint64_t from_offset, const Range &to, uint64_t to_offset,
               uint64_t n);
-    // Takes a part of the staging memory. Waits if the ring is full.
+    // Takes a part of the staging memory. Waits if no part of this size is free.
     Range stage(uint64_t n, uint64_t align);
     uint64_t done(); // returns the semaphore's value
     // Waits up to one second for `value`. Returns true if a submission finished in this time.

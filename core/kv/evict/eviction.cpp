@@ -123,8 +123,8 @@ bool Eviction::needs_rule(const Firing &firing, const Sequence &sequence) const 
     return !sequence.inputs.has_queries(sequence.cache, sequence.tail);
 }
 
-// Returns true if all heads together hold more slots than the budget. If not, a single head above
-// its share is no reason to evict. But if a step needs room, one head above its share is enough.
+// Returns true if there is a reason to evict. The usual reason: all heads together hold more slots
+// than the budget. If a step needs room, one head above its share is enough.
 bool Eviction::has_excess(const Firing &firing, const KvCache &cache) const {
     if (firing.trigger == KEEL_TRIGGER_INSERT && !setup_.allocator().by_scores)
         return shares_.any_above(cache);

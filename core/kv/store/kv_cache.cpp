@@ -176,9 +176,9 @@ void KvCache::drop_blocks(uint32_t layer, uint32_t h, size_t keep) {
     while (head(layer, h).blocks.size() > keep) arena_->release(layer, pop_block(layer, h));
 }
 
-// Frees blocks while an error is handled, or in a destructor, so it must not throw. After the call
-// the tables are always correct. If the device is lost, the memory cannot be freed now. Then it is
-// freed with the arenas.
+// Frees blocks while an error is handled, or in a destructor, so this function must not throw.
+// After the call the tables are always correct. If the device is lost, the memory cannot be freed
+// now. Then the memory is freed with the arenas.
 void KvCache::abandon_blocks(uint32_t layer, uint32_t h, size_t keep) noexcept {
     while (head(layer, h).blocks.size() > keep) arena_->abandon(layer, pop_block(layer, h));
 }

@@ -48,7 +48,8 @@ constexpr bool is_quantized(WeightType t) { return t >= WeightType::q8_0; }
 constexpr bool is_k(WeightType t) { return t >= WeightType::q4_k; }
 
 // Kernels are called for ranges of W's rows. The ranges begin at multiples of the numbers below.
-// For matmul_float_f32_few and matmul_half_half_few, whose kernels handle 2, 3 or 4 rows together:
+// dot_unit is for matmul_float_f32_few and matmul_half_half_few. Their kernels handle 2, 3 or 4
+// rows together.
 constexpr int64_t dot_unit = 12;
 constexpr int64_t half_tile_rows = 8; // matmul_half_half_many: number of rows in a tile
 constexpr int64_t few_unit = 24;      // for matmul_half_bf16_few

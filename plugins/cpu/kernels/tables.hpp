@@ -162,10 +162,10 @@ struct AttentionKernels {
     float (*norm1)(const float *x, int64_t n); // returns the sum of magnitudes
     float (*norm2)(const float *x, int64_t n); // returns the square root of the sum of squares
 
-    // Rotates one head. `out` may be x. If the sign is -1, it rotates back.
+    // Rotates one head. `out` can be equal to x. If the sign is -1, the function rotates back.
     void (*rope)(const float *x, float *out, int64_t dim, int64_t rot, const float *cos,
                  const float *sin, float sign, keel_rope_mode mode);
-    // Computes out = x / sqrt(mean(x^2) + eps) * weight. `out` may be x.
+    // Computes out = x / sqrt(mean(x^2) + eps) * weight. `out` can be equal to x.
     void (*rms_norm)(const float *x, const float *weight, float eps, int64_t n, float *out);
 
     // Dense attention (algo/attention_dense.inl). Each function takes rows of n elements. The rows

@@ -9,11 +9,11 @@
 namespace keel_cpu {
 namespace {
 
-// Number of bytes of the L2 cache that x may fill while weights stream through the cache.
+// The most bytes of the L2 cache that x takes while weights stream through the cache.
 constexpr int64_t cache_bytes = 512 << 10;
 // If x has more rows than this, it is faster to unpack W into panels.
 constexpr int64_t dot_rows_max = 8;
-// If x has more rows than this, kernels that use tiles are faster, for 16-bit products.
+// 16-bit products: if x has more rows than this, kernels that use tiles are faster.
 constexpr int64_t half_rows_max = 6;
 constexpr int64_t passing_bytes = 4 << 20; // an `out` of this size does not stay in the L2 cache
 
