@@ -53,7 +53,8 @@ void KernelCache::close() noexcept {
                 std::vector<uint8_t> data(n);
                 if (vkGetPipelineCacheData(device, cache_, &n, data.data()) == VK_SUCCESS) {
                     data.resize(n);
-                    // Some drivers have their own cache. They return the same few bytes each time.
+                    // some drivers cache pipelines themselves and always return the same few bytes
+                    // here
                     if (data != disk_.load(key_of(device_->facts())))
                         disk_.store(key_of(device_->facts()), data);
                 }

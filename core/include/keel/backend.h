@@ -17,8 +17,8 @@
  * THE STREAM. A context has one stream: a queue of work that runs in order.
  * - Ops and buffer_write are queued in it. buffer_write copies its source before it returns.
  * - Queued work can start at once, or only at the next flush. flush returns a ticket. Each ticket
- *   is larger than the one before. When wait(ticket) returns, all work queued before that flush is
- *   done.
+ *   is larger than the previous ticket. When wait(ticket) returns, all work queued before that
+ *   flush is done.
  * - buffer_read waits for all work queued before it.
  * - If queued work fails, the next flush, wait, poll or buffer_read returns the error.
  *

@@ -219,7 +219,8 @@ typedef struct keel_kv_gather_args {
  *     K[j] = rotate(K[j] or source[h][j - begin], by row r of the tables)
  *     positions[h][j] = new_positions[h][j]
  *
- * It computes in f32, then rounds to the dtype of K. Bound: 4e-6, before that rounding. */
+ * The op computes in f32, then rounds to the dtype of K. The bound before this rounding is 4e-6.
+ * */
 typedef struct keel_kv_rerotate_args {
     KEEL_ARGS_HEAD;
     /* The layer's cache. */

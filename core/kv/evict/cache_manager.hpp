@@ -134,9 +134,9 @@ class CacheManager {
     void reseed(uint64_t seed);
 
     // save() writes the cache, its lengths and positions, and the policy's state. load() replaces
-    // all of these in this sequence. The pipeline needs the same shape, types, policy and
-    // parameters. load() throws Error(input) for invalid values. Both throw Error(plugin) for a
-    // policy that has state and cannot save it. After a failed load() the cache is empty.
+    // these in this sequence. The pipeline needs the same shape, types, policy and parameters.
+    // load() throws Error(input) for invalid values. After a failed load() the cache is empty.
+    // save() and load() throw Error(plugin) if the policy has state and cannot save it.
     void save(StateWriter &out) const;
     void load(StateReader &in);
     // Makes a copy that shares each block with this sequence until one of the two writes to the

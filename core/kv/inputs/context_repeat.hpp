@@ -32,9 +32,9 @@ class SequenceForward {
 };
 
 // Makes the model repeat its context, piece by piece, with the cache in place. For each slot,
-// records the largest attention probability that a query of a repeated token gives it (KVzip). The
-// tokens that repeat a piece attend to the first slots, the piece, and each other. The
-// probabilities are normalized over these slots. When run() returns, the cache is as before.
+// records the largest attention probability that a query of a repeated token gives this slot
+// (KVzip). The tokens that repeat a piece attend to the first slots, the piece, and each other. The
+// probabilities are normalized over these slots. run() leaves the cache unchanged.
 class ContextRepeat final : public StepTap {
   public:
     // Numbers(layer, head) returns the number of the token in each slot of a head. The numbers are

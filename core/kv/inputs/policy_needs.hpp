@@ -45,9 +45,9 @@ struct Collected {
 };
 
 // Returns the number of slots of a head that stay at any score: the protected slots, and the slots
-// that the policy always keeps. The policy always keeps least_budget - 1 slots. They are the newest
-// slots that are in its window; the rest are at the front. A slot that is protected and also kept
-// by the policy counts once.
+// that the policy always keeps. The policy always keeps least_budget - 1 slots. Up to needs.window
+// of these slots are the newest slots; the rest are at the front. A slot that is protected and also
+// kept by the policy counts once.
 int64_t fixed_slots(const keel_policy_needs &needs, int64_t prefix, int64_t recent, int64_t pinned);
 
 // The needs of the rule of policy `keydiff`, which needs only the cache. Under memory pressure the

@@ -19,9 +19,9 @@ struct GgufPreTokenizer {
 
 // Returns the rule with this name, or nullopt if the name is unknown.
 std::optional<GgufPreTokenizer> find_gguf_pre_tokenizer(std::string_view name);
-// Returns the first name whose rule splits in this way. add_bos of the rule does not matter.
-// `composes`: true if the rule must apply NFC first, false if it must not, nullopt if both are
-// allowed. Returns nullopt if there is no such name.
+// Returns the first name whose rule splits with these patterns and with this `ignore_merges`.
+// add_bos of the rule does not matter. `composes`: true if the rule must apply NFC first, false if
+// it must not, nullopt if both are allowed. Returns nullopt if there is no such name.
 std::optional<std::string_view>
 name_gguf_pre_tokenizer(const std::vector<std::string_view> &patterns, bool ignore_merges,
                         std::optional<bool> composes = {});

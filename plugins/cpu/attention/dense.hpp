@@ -78,7 +78,7 @@ struct DenseAttention {
     int64_t tiles_of_rows() const { return (n.rows + kDenseRows - 1) / kDenseRows; }
     int64_t tiles_of_keys() const { return (n.keys + kDenseKeys - 1) / kDenseKeys; }
     // Returns the keys first..end-1 that KEEL_DENSE_CAUSAL and KEEL_DENSE_WINDOW do not hide from
-    // query i. Both numbers rise with i.
+    // query i. first and end rise with i.
     Range keys_of(int64_t i) const;
     // Returns the keys that at least one of the queries from..end-1 can see.
     Range keys_of(int64_t from, int64_t end) const {
