@@ -12,8 +12,8 @@ namespace keel {
 
 class Device;
 
-// A block of a device's memory. Several tensors can share it. When the last of them is destroyed,
-// the block returns to the device's pool. A Buffer keeps its device alive.
+// A block of a device's memory. Several tensors can share it. When the last of these tensors is
+// destroyed, the block returns to the device's pool. A Buffer keeps its device alive.
 class Buffer {
   public:
     Buffer(std::shared_ptr<Device> device, keel_buffer *handle, uint64_t size,

@@ -27,7 +27,7 @@ class AheadStep {
     void drop();
     // Call it if the queued step was lost together with its device or its sequence.
     void forget() { queued_.drop(); }
-    // Allows steps to be queued ahead again after a failure to do so.
+    // Allows steps to be queued ahead again, after an earlier attempt failed.
     void reset();
 
   private:

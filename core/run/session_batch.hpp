@@ -44,8 +44,8 @@ class SessionBatch {
     struct Outcome {
         enum class Kind {
             done,
-            // no room for one more token: `detail` names the key to change. Only evictions have
-            // changed the sequence
+            // there is no room for one more token; `detail` names the key to change; the sequence
+            // has not changed, except that tokens can have been evicted
             full,
             // the sequence's policy failed, or a number is not finite, see `detail`. The sequence
             // is unusable now

@@ -40,10 +40,10 @@ void save_session(Session &session, const std::filesystem::path &path,
                   const SessionExtras &extras = {});
 
 // Replaces the content of `session` by a saved session. Throws Error(input) with the reason if the
-// file is no session, is damaged, or comes from another model, other types or another policy. Then
-// the session does not change. If the checksum of the file is right but its content is invalid, the
-// session is empty after the error. `check` gets the extras before the session changes. It may
-// throw to refuse the file.
+// file is no session, is damaged, or comes from another model, other types or another policy. After
+// this error the session has not changed. There is one exception: if the checksum of the file is
+// right but its content is invalid, the session is empty after the error. load_session() calls
+// `check` with the extras before the session changes. `check` can throw to refuse the file.
 SessionExtras load_session(Session &session, const std::filesystem::path &path,
                            const std::function<void(const SessionExtras &)> &check = {});
 

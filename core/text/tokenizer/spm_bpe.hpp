@@ -73,12 +73,12 @@ struct SpmVocab {
     bool prefix_everywhere = true; // true: a space is also added before text that follows a special
                                    // token
     bool collapse_spaces = false;
-    // true: user-defined pieces are searched for like special tokens, and text after such a piece
-    // counts as text after a special token. false: they are found as parts of ordinary text, as in
-    // SentencePiece.
+    // true: the search for user-defined pieces is like the search for special tokens, and text
+    // after such a piece counts as text after a special token. false: user-defined pieces are found
+    // as parts of ordinary text, as in SentencePiece.
     bool user_defined_apart = true;
-    // tokens from other files; their ids can be equal to ids of pieces, or can follow them; such a
-    // token replaces the piece with the same id
+    // tokens from other files; the id of such a token can be equal to the id of a piece, or can
+    // follow the ids of the pieces; if it is equal, the token replaces the piece
     std::vector<AddedToken> added;
     std::optional<std::int32_t> bos,
         eos; // the tokens that begin and end a text, if the files give them

@@ -88,9 +88,9 @@ void make_gradients(const DenseAttention &a, const DenseScratch &w, const PairTi
     }
 }
 
-// Like fill_bias(). Also hides the rows whose logits are all -infinity, because such a row adds
-// nothing to a gradient. The weights of such a row are 0, but 0 times an infinity of q or k would
-// be NaN.
+// Does the same as fill_bias(), and also hides the rows whose logits are all -infinity, because
+// such a row adds nothing to a gradient. The weights of such a row are 0, but 0 times an infinity
+// of q or k would be NaN.
 bool fill_seen(const DenseBackward &job, const DenseTile &t, float *bias) {
     bool biased = fill_bias(job.a, t, bias);
     for (int64_t r = 0; r < t.rows; ++r) {

@@ -94,7 +94,7 @@ struct Bf16MatmulKernels {
 };
 
 // Kernels for norms, activation functions, elementwise ops and rows. Each call processes one
-// contiguous row. `out` may be one of the inputs.
+// contiguous row. `out` can be one of the inputs.
 struct RowKernels {
     const char *isa;
 

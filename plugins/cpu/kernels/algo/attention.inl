@@ -216,8 +216,8 @@ KEEL_SIMD void gemm_part(const float *a, int64_t a_stride, const float *b, int64
     KEEL_UNROLL
     for (int r = 0; r < R; ++r)
         KEEL_UNROLL
-    // The sum of these products is added to the old value at the end. Adding each product to the
-    // old value would lose more to rounding.
+    // The sum of the products above is added to the old value at the end. If each product were
+    // added to the old value, rounding would lose more.
     for (int i = 0; i < P; ++i) {
         float *to = c + r * c_stride + i * W;
         store(to, accumulate ? keel_cpu::KEEL_ISA_NAMESPACE::add(load(to), sum[r][i]) : sum[r][i]);

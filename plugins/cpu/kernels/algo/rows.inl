@@ -1,5 +1,5 @@
 // Kernels for norms, activation functions, elementwise ops and rows. Each call processes one
-// contiguous row. `out` may be one of the inputs.
+// contiguous row. `out` can be one of the inputs.
 namespace keel_cpu::KEEL_ISA_NAMESPACE {
 
 // Calls f(i, n) for each vector of n = W elements. If there are remaining elements, calls f once
