@@ -6,8 +6,8 @@
 // needs is declared with its key.
 namespace keel::defaults {
 
-// Ops per submission of the strategy `batched`. It is the default of sync.ops. It is also used if a
-// backend chooses `batched` and gives no number.
+// Number of ops per submission with the strategy `batched`. It is the default of sync.ops. It is
+// also used if a backend chooses `batched` and gives no number.
 inline constexpr uint32_t ops_per_submit = 50;
 
 // The least number of tokens between two levels of memory pressure. It is the default of

@@ -6,8 +6,8 @@
 namespace keel {
 namespace {
 
-// Length of the well-formed UTF-8 sequence at the front of `s`, 0 if there is none. Overlong forms
-// and surrogates are not well-formed.
+// Returns the length of the well-formed UTF-8 sequence at the front of `s`, or 0 if `s` does not
+// begin with one. Overlong forms and surrogates are not well-formed.
 size_t utf8_length(std::string_view s) {
     const auto byte = [&](size_t i) { return static_cast<unsigned char>(s[i]); };
     const auto tail = [&](size_t i) { return i < s.size() && (byte(i) & 0xC0u) == 0x80u; };

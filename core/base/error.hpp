@@ -23,8 +23,8 @@ enum class ErrorKind {
 };
 
 // The only exception type that Keel's core throws. what() is one line without a newline at the end.
-// It names the file, the place, the expected value, the found value, and the remedy if there is
-// one.
+// It names the file, the place, the expected value and the found value. If there is a remedy, it
+// names the remedy.
 class Error : public std::runtime_error {
   public:
     Error(ErrorKind kind, const std::string &message) : std::runtime_error(message), kind_(kind) {}

@@ -85,7 +85,7 @@ class Builder : public Events {
         return true;
     }
 
-    // `byte` counts from 1. It may be one past the end of the text. Columns count bytes from 1.
+    // `byte` counts from 1. It can be one past the end of the text. Columns count bytes from 1.
     bool parse_error(size_t byte, const std::string &, const Json::exception &error) override {
         // The message is "[json.exception...] parse error at line 1, column 2: REASON" or "[...]
         // REASON".
@@ -192,7 +192,7 @@ class LineFinder : public Events {
     void next() {
         if (!at_.empty() && is_array_.back()) ++at_.back().index;
     }
-    // The parser may have read one character past the value.
+    // The parser can be one character past the end of the value.
     void arrive() {
         if (at_ == path_) line_ = static_cast<size_t>(std::count(text_.data(), last_, '\n'));
     }

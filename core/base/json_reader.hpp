@@ -42,12 +42,12 @@ class JsonError : public Error {
 class JsonDocument {
   public:
     // Messages begin with `name` (the path of the file) and the line. `line` is the line number in
-    // the file at which `text` begins. With 0, messages have no lines. `text` must outlive the
-    // document. Throws Error(input) "NAME:LINE:COLUMN: not valid JSON: ..." for bad syntax and bad
-    // UTF-8. Throws Error(input) "NAME: expected ..., found ..." if a limit is exceeded.
+    // the file at which `text` begins. If `line` is 0, messages have no lines. `text` must outlive
+    // the document. Throws Error(input) "NAME:LINE:COLUMN: not valid JSON: ..." for bad syntax and
+    // bad UTF-8. Throws Error(input) "NAME: expected ..., found ..." if a limit is exceeded.
     JsonDocument(std::string_view text, std::string name, const JsonLimits &limits = {},
                  size_t line = 1);
-    // A document for a tree that the program made itself. Messages have no lines.
+    // Makes a document for a tree that the program built itself. Messages have no lines.
     static JsonDocument of_tree(nlohmann::json tree, std::string name);
     JsonDocument(JsonDocument &&) noexcept;
     ~JsonDocument();
@@ -84,9 +84,9 @@ class JsonNode {
 
     // Throws JsonError.
     [[noreturn]] void fail(std::string_view message) const;
-    // Throws JsonError about the member `key`, which may be absent.
+    // Throws JsonError about the member `key`, which can be absent.
     [[noreturn]] void fail(std::string_view key, std::string_view message) const;
-    // Throws "...: expected WHAT, found VALUE".
+    // Throws an error with the message "...: expected WHAT, found VALUE".
     [[noreturn]] void expected(std::string_view what) const;
     // The value in the form that messages show. The text is short, printable and has one line.
     std::string shown() const;
@@ -101,7 +101,7 @@ class JsonNode {
     bool has(std::string_view key) const; // true also if the member is null
     bool flag_or(std::string_view key, bool otherwise) const;
     std::vector<std::pair<std::string_view, JsonNode>> members() const;
-    // Throws for a key that is not in the list, and suggests the nearest key of the list.
+    // Throws for a key that is not in `keys`, and suggests the nearest key of `keys`.
     void only(const std::vector<std::string> &keys) const;
 
     // The next functions are for arrays. Each of them throws if the value is not an array.

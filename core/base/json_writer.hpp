@@ -41,7 +41,7 @@ class JsonWriter {
   private:
     JsonWriter &open(char bracket);
     JsonWriter &close(char bracket);
-    void separate(); // writes a comma if a value precedes
+    void separate(); // writes a comma if a value comes before
 
     std::string out_;
     bool needs_comma_ = false;

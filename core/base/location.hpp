@@ -13,7 +13,8 @@ struct SourceLocation {
     uint32_t column = 0;
 };
 
-// "pipeline.yaml:12:5" or "--set policy.params.window"; "config" if the place is unknown.
+// Returns "pipeline.yaml:12:5" or "--set policy.params.window", or "config" if the place is
+// unknown.
 inline std::string to_string(const SourceLocation &at) {
     if (at.file.empty()) return "config";
     if (at.line == 0) return at.file;

@@ -21,7 +21,7 @@ spdlog::level::level_enum level_of(LogLevel level) {
 } // namespace
 
 spdlog::logger &spdlog_logger() {
-    // The logger is never destroyed, because plugins stay mapped at exit, and a driver's thread may
+    // The logger is never destroyed, because plugins stay mapped at exit, and a driver's thread can
     // still log.
     static auto *const logger = new spdlog::logger("keel");
     return *logger;

@@ -29,7 +29,7 @@ class Log {
     void write_formatted(LogLevel level, fmt::string_view format, fmt::format_args args);
 };
 
-// The log of this process. It has no sink until a program adds one, so the library itself never
+// The log of this process. It has no sink until a program adds a sink, so the library itself never
 // prints.
 Log &log();
 

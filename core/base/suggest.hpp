@@ -6,9 +6,10 @@
 
 namespace keel {
 
-// The candidate nearest to `word` by Damerau-Levenshtein distance. Returns an empty string if the
-// distance is too large for a typing error: the limit is a third of the word's length, at least 1.
-// If two candidates are equally near, the earlier one is returned.
+// Returns the candidate nearest to `word` by Damerau-Levenshtein distance. If the distance is above
+// a third of the word's length and above 1, it is too large for a typing error. The function then
+// returns an empty string. If two candidates are equally near, the function returns the earlier
+// one.
 std::string nearest_word(std::string_view word, std::span<const std::string> candidates);
 
 // Returns "; did you mean 'window'?", or an empty string if no candidate is near. The result is

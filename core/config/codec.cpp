@@ -17,7 +17,8 @@ namespace {
 constexpr keel_dtype element_types[] = {KEEL_DTYPE_F32, KEEL_DTYPE_F16, KEEL_DTYPE_BF16,
                                         KEEL_DTYPE_Q8_0, KEEL_DTYPE_Q4_0};
 
-// The text of a number or a boolean. Fails for a value in quotes, because quotes make it a text.
+// Returns the text of a number or a boolean. Fails for a value in quotes, because quotes make the
+// value a text.
 const std::string &plain_text(const Field &field) {
     const std::string &text = scalar_text(field);
     if (field.node.quoted) fail(field, describe(field.node) + "; remove the quotes");
@@ -43,7 +44,7 @@ std::vector<std::string_view> dtype_words(const Rule &rule) {
     return words;
 }
 
-// Reads the whole text as a number. Returns false if it is not one.
+// Reads the whole text as a number. Returns false if the text is not a number.
 template <typename T> bool parse_number(const std::string &text, T &value) {
     const char *const end = text.data() + text.size();
     const auto [stop, error] = std::from_chars(text.data(), end, value);
@@ -229,7 +230,7 @@ std::string Codec<bool>::expectation(const Rule &) { return "true or false"; }
 void Codec<keel_dtype>::read(const Field &field, keel_dtype &value) {
     const std::vector<std::string_view> words = dtype_words(field.rule);
     const std::string_view word = words[choice_index(field, words)];
-    value = KEEL_DTYPE_NONE; // for the word of the rule
+    value = KEEL_DTYPE_NONE; // the word of the rule (Rule::word) means KEEL_DTYPE_NONE
     for (const keel_dtype type : element_types) {
         if (word == keel_dtype_name(type)) value = type;
     }

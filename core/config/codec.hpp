@@ -28,7 +28,7 @@ struct Rule {
 
 // How a value is shown and written.
 enum class Form {
-    text,   // a scalar that may need quotes
+    text,   // a scalar that can need quotes
     choice, // a word of a fixed list, or a list of these words
     map,    // a map; overrides merge it entry by entry
     other,
@@ -48,12 +48,12 @@ struct Field {
 [[noreturn]] void fail(const Field &field, const std::string &found);
 
 // How a type is read from YAML, written as YAML, and described. There is one specialization for
-// each type.
+// each type. Its members are:
 // - form: how the value is shown
 // - read: reads a field; throws as fail() does
-// - write: YAML that read() turns into the same value; an empty text means "not given"
-// - expectation: the allowed values for messages and docs: "an integer from 1 to 8", "one of f32,
-//   f16"
+// - write: writes YAML that read() turns into the same value; an empty text means "not given"
+// - expectation: returns the allowed values for messages and docs: "an integer from 1 to 8", "one
+//   of f32, f16"
 template <typename T> struct Codec;
 
 template <> struct Codec<std::string> {
@@ -98,7 +98,7 @@ template <> struct Codec<std::vector<std::string>> {
     static std::string write(const std::vector<std::string> &value, const Rule &rule);
     static std::string expectation(const Rule &rule);
 };
-// Each number must be less than the one before.
+// A list of numbers. Each number must be less than the number before it.
 template <> struct Codec<std::vector<double>> {
     static constexpr Form form = Form::other;
     static void read(const Field &field, std::vector<double> &value);
@@ -113,14 +113,15 @@ template <> struct Codec<std::vector<RawParam>> {
 
 std::string param_text(const RawParam &param); // the value as YAML
 
-// The text of a scalar. Fails if the node is not a scalar.
+// Returns the text of a scalar. Fails if the node is not a scalar.
 const std::string &scalar_text(const Field &field);
-// The index of the field's word in `words`. If the word is not one of them, throws an error that
-// suggests the nearest one.
+// Returns the index of the field's word in `words`. If `words` does not have the word, throws an
+// error that suggests the nearest word of `words`.
 size_t choice_index(const Field &field, std::span<const std::string_view> words);
-// "[a, b]". Quotes each item that needs quotes.
+// Returns "[a, b]". Quotes each item that needs quotes.
 std::string flow_list(std::span<const std::string> items);
-// A text as a YAML scalar that is read as the same text. Uses quotes only if they are needed.
+// Returns a text as a YAML scalar that is read as the same text. Uses quotes only if they are
+// needed.
 std::string yaml_scalar(std::string_view text);
 std::string number_text(double value); // 2^24 is "16777216", not "1.6777216e7"
 
@@ -148,7 +149,7 @@ struct Codec<E> {
     static std::string expectation(const Rule &) { return "one of " + joined(words_of<E>()); }
 };
 
-// A list of words without repeated words. A single word is a list of one.
+// A list of words without repeated words. A single word is a list with one word.
 template <typename E>
 requires std::is_enum_v<E>
 struct Codec<std::vector<E>> {

@@ -38,8 +38,8 @@ struct PipelineConfig {
 PipelineConfig make_config(const YamlNode &root);
 
 // Reads a pipeline file. `overrides` are the arguments of --set, such as "policy.budget.tokens=64".
-// A later override replaces an earlier one. Paths in overrides start at the working directory. See
-// override.hpp.
+// A later override replaces an earlier override. Paths in overrides start at the working directory.
+// See override.hpp.
 PipelineConfig load_config(const std::filesystem::path &path,
                            std::span<const std::string> overrides = {},
                            const OverrideNames &names = {});

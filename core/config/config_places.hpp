@@ -17,13 +17,13 @@ inline PluginPlaces places_of(const pipeline::PluginSection &section) {
     return places;
 }
 
-// The place of a key in the config. Returns `otherwise` if the config does not give the key. `key`
-// may have more words after a space; these words are ignored.
+// Returns the place of a key in the config. Returns `otherwise` if the config does not give the
+// key. `key` may have more words after a space; these words are ignored.
 const SourceLocation &place_of(const pipeline::PipelineConfig &config, std::string_view key,
                                const SourceLocation &otherwise);
 
-// Runs `action`. If it throws, adds the place of the error's key in the config to the error. If the
-// config does not give the key, adds `otherwise`.
+// Runs `action`. If `action` throws, adds the place of the error's key in the config to the error.
+// If the config does not give the key, adds `otherwise`.
 template <typename Action>
 auto at_its_line(const pipeline::PipelineConfig &config, const SourceLocation &otherwise,
                  Action &&action) {

@@ -27,7 +27,8 @@ void check_known(const HybridSection &hybrid, const std::string &name, const Sou
              fmt::join(names, ", "), key, printable(name, 40), did_you_mean(name, names));
 }
 
-// The place of the first setting that the config gives. Empty if it gives none.
+// Returns the place of the first of `settings` that the config gives. Empty if the config gives
+// none.
 SourceLocation first_given(std::initializer_list<const Origin *> settings) {
     for (const Origin *setting : settings) {
         if (!setting->is_default()) return setting->where;

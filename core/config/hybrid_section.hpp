@@ -46,7 +46,7 @@ struct LayerShare {
 };
 
 struct SwitchSection {
-    Setting<std::vector<SwitchTrigger>> on; // empty: no switch
+    Setting<std::vector<SwitchTrigger>> on; // the events that cause a switch; empty: no switch
     Setting<std::optional<int64_t>> after_tokens;
     Setting<std::string> to;
     Setting<int64_t> warmup_tokens;
@@ -69,7 +69,8 @@ struct HybridSection {
     // the backend of decode also runs prefill.
     Setting<std::string> prefill, decode;
     SwitchSection switching;
-    // In ascending order, from layer 0, without a gap; at least two backends.
+    // The layers of each backend: in ascending order, from layer 0, without a gap. There are at
+    // least two backends.
     Setting<std::vector<LayerShare>> layers;
 
     bool is_given() const { return !backends->empty(); }

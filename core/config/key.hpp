@@ -50,19 +50,19 @@ template <typename Owner> class Key : public KeyFacts {
     virtual ~Key() = default;
 
     virtual Form form() const = 0;
-    // The allowed values, for messages and docs: "an integer from 1 to 16777216 or auto".
+    // Returns the allowed values, for messages and docs: "an integer from 1 to 16777216 or auto".
     virtual std::string expectation() const = 0;
-    // the default as YAML; empty if the key has no default
+    // Returns the default as YAML; empty if the key has no default.
     virtual std::string default_text() const = 0;
     // `full_path` is the path of the key in the file, for messages. `path` is the part of
     // `full_path` below the owner.
     virtual void set_default(const std::string &full_path, Owner &owner) const = 0;
     virtual void read(const YamlNode &node, const std::string &full_path, Owner &owner) const = 0;
     virtual void list(const Owner &owner, std::vector<ResolvedKey> &lines) const = 0;
-    // The place of the value. NULL if the file does not give the key.
+    // Returns the place of the value, or NULL if the file does not give the key.
     virtual const SourceLocation *where(const Owner &owner) const = 0;
 
-    // A key without a default may have an empty value. An empty value counts as not given.
+    // A key without a default can have an empty value. An empty value counts as not given.
     bool may_be_empty() const { return default_text().empty() && !required; }
 };
 

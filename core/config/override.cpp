@@ -66,7 +66,8 @@ void apply_rules(YamlNode &base, const YamlNode &over, std::string_view section,
     }
 }
 
-// Whether the map at `path` is merged key by key. Otherwise an override replaces the whole map.
+// Returns true if the map at `path` is merged key by key. Otherwise an override replaces the whole
+// map.
 bool merges(const std::string &path) {
     const auto *key = find_key(path);
     if (key == nullptr)
@@ -75,7 +76,8 @@ bool merges(const std::string &path) {
 }
 
 // `backend` and `hybrid` exclude each other. If the override names a backend's plugin, this
-// function drops `hybrid`. If the override names the backends of a hybrid, it drops `backend`.
+// function drops `hybrid`. If the override names the backends of a hybrid, this function drops
+// `backend`.
 void drop_rival(YamlNode &base, const YamlNode &over) {
     const auto names = [&](std::string_view section, std::string_view key) {
         const YamlEntry *entry = over.find(section);
@@ -95,7 +97,7 @@ void merge(YamlNode &base, YamlNode over, const std::string &path, bool complete
     if (path.starts_with("hybrid.backends.")) {
         const YamlEntry *before = base.find("plugin"), *after = over.find("plugin");
         if (before != nullptr && after != nullptr && before->value.text != after->value.text)
-            base.erase("params"); // they belong to the other plugin
+            base.erase("params"); // the old params belong to the other plugin
     }
     for (YamlEntry &entry : over.entries) {
         if (YamlEntry *old = base.find(entry.key)) {

@@ -10,13 +10,14 @@
 
 namespace keel::pipeline {
 
-// Says which keys of the file an override removes. Without a rule, `--set policy.budget.ratio=0.5`
-// over a file with `tokens` would leave both keys.
+// A rule that says which keys of the file an override removes. Without rules, `--set
+// policy.budget.ratio=0.5` over a file with `tokens` would leave both keys.
 struct OverrideRule {
     enum class When {
         always,  // drop if the override names `key`
         changed, // drop if the override gives `key` another value
-        lacks,   // drop if the override's value of `key` is not `word`, or is a list without `word`
+        // drop if the override's value of `key` is not `word` and does not contain `word` in a list
+        lacks,
     };
     std::string_view section;
     std::string_view key;
@@ -43,9 +44,10 @@ struct OverrideNames {
 void merge_overrides(YamlNode &file, YamlNode overrides);
 
 // Makes a tree from the --set arguments "a.b=c". c is YAML. For a key whose value is a text, c is
-// the text itself unless it is in quotes. A later argument replaces an earlier one. An argument for
-// `plugin` never removes the params that other arguments give, whatever the order of the arguments.
-// Relative paths start at `folder`. Throws Error(usage) for an argument that is not KEY=VALUE.
+// the text itself unless c is in quotes. A later argument replaces an earlier one. An argument for
+// `plugin` never removes the params that other arguments give. This holds in any order of the
+// arguments. Relative paths start at `folder`. Throws Error(usage) for an argument that is not
+// KEY=VALUE.
 YamlNode parse_overrides(std::span<const std::string> arguments,
                          const std::filesystem::path &folder, const OverrideNames &names = {});
 

@@ -7,7 +7,7 @@
 
 namespace keel::pipeline {
 
-// A list of pairs [from, to] of integers.
+// The codec of a list of pairs [from, to] of integers.
 template <> struct Codec<std::vector<Span>> {
     static constexpr Form form = Form::other;
     static void read(const Field &field, std::vector<Span> &value) {

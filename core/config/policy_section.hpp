@@ -90,8 +90,8 @@ struct PolicySection : PluginSection {
 };
 
 // Refuses a budget and triggers that contradict each other. A policy that evicts nothing ignores
-// both, so call this function after the policy is loaded, and only if the policy evicts. Throws
-// Error(input) with the place.
+// budget and triggers. So call this function after the policy is loaded, and only if the policy
+// evicts. Throws Error(input) with the place.
 void check_eviction(const PolicySection &policy);
 
 // Refuses log_positions without a log.

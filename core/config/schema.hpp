@@ -37,9 +37,10 @@ const Schema &schema();
 const Key<PipelineConfig> *find_key(std::string_view path);
 const SectionSpec *find_section(std::string_view path);
 
-// The end of an "unknown key" message for a key `unknown` in `section`. It suggests the key of
-// `section` with the nearest name. If no name is near, and another section has a key of this name,
-// it names that section. Otherwise it lists all keys of `section`.
+// Returns the end of the message about the unknown key `unknown` in `section`.
+// - If a key of `section` has a similar name, the text suggests this key.
+// - Otherwise, if another section has a key with the name `unknown`, the text names this section.
+// - Otherwise the text lists all keys of `section`.
 std::string key_suggestion(std::string_view section, std::string_view unknown);
 
 } // namespace keel::pipeline

@@ -63,7 +63,7 @@ void YamlBuilder::OnDocumentStart(const YAML::Mark &mark) {
 
 void YamlBuilder::OnNull(const YAML::Mark &mark, YAML::anchor_t anchor) {
     YamlNode node = make(mark, YamlNode::Kind::null);
-    // For "key:" without a value, yaml-cpp's mark is the place of the next token, which may be far
+    // For "key:" without a value, yaml-cpp's mark is the place of the next token, which can be far
     // below. So the node gets the place of the key.
     if (!stack_.empty() && stack_.back().has_key) {
         node.line = stack_.back().key_where.line;

@@ -12,8 +12,8 @@
 namespace keel::pipeline {
 
 // Makes YamlNodes from yaml-cpp's events, for parse_yaml(). Limits the cost of the nodes, including
-// expanded aliases. yaml-cpp's own nodes are not used, because they share aliased content, lose
-// repeated keys, and let a text of a few lines expand without limit.
+// expanded aliases. yaml-cpp's own nodes are not used for three reasons: they share aliased
+// content, they lose repeated keys, and they let a text of a few lines expand without limit.
 class YamlBuilder : public YAML::EventHandler {
   public:
     YamlBuilder(const YamlText &text, std::shared_ptr<const YamlSource> source,

@@ -48,8 +48,8 @@ std::string describe(const YamlNode &node) {
 
 namespace {
 
-// For common errors, returns a clearer message than yaml-cpp's message `message`. `line` is the
-// text of the line with the error.
+// Returns a clearer message for a common error, in place of yaml-cpp's message `message`. `line` is
+// the text of the line with the error.
 std::string explain(const std::string &message, std::string_view line) {
     const std::string_view indentation = line.substr(0, line.find_first_not_of(" \t"));
     if (indentation.find('\t') != std::string_view::npos ||

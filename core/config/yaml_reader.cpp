@@ -17,7 +17,8 @@ using pipeline::YamlNode;
 
 namespace {
 
-// The text of a number or a boolean. Fails for a word in quotes, because quotes make it a text.
+// Returns the text of a number or a boolean. Fails for a word in quotes, because quotes make the
+// value a text.
 const std::string &plain(const YamlNode &node, std::string_view what) {
     if (node.kind != YamlNode::Kind::scalar)
         fail(node.where(), fmt::format("expected {}, found {}", what, describe(node)));

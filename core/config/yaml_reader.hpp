@@ -19,9 +19,9 @@ namespace keel::yaml {
 void check_keys(const pipeline::YamlNode &map, std::string_view in,
                 const std::vector<std::string> &known);
 
-// The entry `key` of a map. If it is missing or null, throws an error. If an entry is probably a
-// misspelling of `key`, the error names this entry. Otherwise the error shows `example`. `in` names
-// the map in messages: "a task".
+// Returns the entry `key` of a map. Throws an error if the entry is missing or null. If another
+// entry is probably a misspelling of `key`, the error names that entry. Otherwise the error shows
+// `example`. `in` names the map in messages: "a task".
 const pipeline::YamlEntry &required(const pipeline::YamlNode &map, std::string_view key,
                                     std::string_view in, std::string_view example);
 
@@ -34,7 +34,7 @@ size_t choice(const pipeline::YamlNode &node, std::string_view what,
               std::initializer_list<std::string_view> words);
 std::filesystem::path
 path(const pipeline::YamlNode &node); // an absolute path; relative paths start at the file's folder
-// The items of a list. A single value is a list of one.
+// Returns the items of a list. A single value counts as a list with one item.
 std::vector<const pipeline::YamlNode *> items(const pipeline::YamlNode &node, std::string_view key,
                                               size_t most);
 

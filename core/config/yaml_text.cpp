@@ -10,8 +10,8 @@
 namespace keel::pipeline {
 namespace {
 
-// Length in bytes of the well-formed UTF-8 character at the front of `s`, 0 if there is none
-// (Unicode, table 3-7).
+// Returns the length in bytes of the well-formed UTF-8 character at the front of `s`, or 0 if `s`
+// does not begin with one (Unicode, table 3-7).
 size_t character_length(std::string_view s) {
     const auto byte = [&](size_t i) {
         return i < s.size() ? static_cast<unsigned char>(s[i]) : 0u;

@@ -12,8 +12,9 @@ struct Mark;
 namespace keel::pipeline {
 
 // A YAML text that is safe for yaml-cpp: limited in size, valid UTF-8, without control characters
-// (yaml-cpp stops at byte 0x04 without an error) and without a byte order mark. Converts places as
-// yaml-cpp reports them (YAML::Mark, a line and a byte within the line) to lines and characters.
+// (yaml-cpp stops at byte 0x04 without an error) and without a byte order mark. yaml-cpp reports a
+// place as a line and a byte within the line (YAML::Mark). This class converts such a place to a
+// line and a character.
 class YamlText {
   public:
     // Throws Error(input) with the place of the first invalid byte. `text` and `source` must
@@ -22,7 +23,7 @@ class YamlText {
 
     std::string_view text() const noexcept { return text_; }
     std::pair<uint32_t, uint32_t> place(const YAML::Mark &mark) const;
-    // line `number`, counted from 1; empty if there is no such line
+    // Returns line `number`, counted from 1. Empty if there is no such line.
     std::string_view line(uint32_t number) const;
     SourceLocation location(uint32_t line, uint32_t column) const;
 

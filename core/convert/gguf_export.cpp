@@ -19,8 +19,8 @@ namespace fs = std::filesystem;
 // bytes of f32 values that are read and written at once
 constexpr uint64_t piece_bytes = uint64_t{16} << 20;
 
-// Returns the GGML type in which weights of `type` are written. Throws Error(usage) if there is
-// none.
+// Returns the GGML type in which weights of `type` are written. Throws Error(usage) if GGML has no
+// such type.
 uint32_t stored_type(keel_dtype type) {
     switch (type) {
     case KEEL_DTYPE_F32: return ggml::f32;
@@ -37,7 +37,7 @@ uint32_t stored_type(keel_dtype type) {
 
 // A tensor of the new file.
 struct Item {
-    const TensorInfo *tensor = nullptr; // NULL: `values` are written
+    const TensorInfo *tensor = nullptr; // NULL: the file gets `values`
     std::vector<float> values;
     std::string name;
     keel_dtype type = KEEL_DTYPE_F32;
@@ -203,8 +203,8 @@ class Exporter {
         return {static_cast<int64_t>(item.rows), static_cast<int64_t>(item.columns)};
     }
 
-    // Returns the row of the source that becomes row `row` of the file. Each value of a vector
-    // counts as a row.
+    // Returns the number of the source row that is written as row `row` of the file. Each value of
+    // a vector counts as a row.
     static uint64_t source_row(const Item &item, uint64_t row, uint64_t rows) {
         if (item.heads == 0) return row;
         const uint64_t n = rows / static_cast<uint64_t>(item.heads), head = row / n,
@@ -230,8 +230,8 @@ class Exporter {
         for (uint64_t i = 0; i < item.columns; ++i) out[i] += item.offset;
     }
 
-    // If type and values stay the same, the bytes are copied, because quantizing a block again
-    // might give other bytes.
+    // Returns true if type and values stay the same. Then the bytes are copied, because quantizing
+    // a block again might give other bytes.
     bool is_copy(const Item &item) const {
         return item.tensor != nullptr && item.tensor->packed == 0 &&
                item.tensor->dtype == item.type && item.offset == 0 &&
@@ -288,8 +288,8 @@ class Exporter {
         if (item.tensor != nullptr) source_.drop(*item.tensor);
     }
 
-    // Converts the rows first .. first + rows to `out`. The sums are added in the order of the
-    // rows, so they do not depend on the threads.
+    // Converts the rows first .. first + rows - 1 of the new file to `out`. The sums are added in
+    // the order of the rows, so they do not depend on the threads.
     Sums convert(const Item &item, uint64_t first, uint64_t rows, std::byte *out) const {
         constexpr uint64_t task_elements = uint64_t{1} << 16;
         const uint64_t row_bytes = keel_dtype_row_bytes(item.type, item.columns);

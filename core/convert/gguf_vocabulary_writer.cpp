@@ -90,8 +90,8 @@ class TokenizerWriter {
     }
 
     // Writes the tokenizer of a folder that has a tokenizer.model. Also reads the folder's other
-    // tokenizer files. tokenizer_config.json has the key "legacy": whether a space also follows
-    // special tokens. GGUF has no key for this; its readers always add the space.
+    // tokenizer files. In tokenizer_config.json, the key "legacy" says whether a space also follows
+    // special tokens. GGUF has no such key: its readers always add the space.
     void write_spm_model() {
         std::string bytes;
         const SpmVocab vocab = load_spm_vocab(folder_, bytes);
@@ -140,7 +140,7 @@ class TokenizerWriter {
         kinds_[static_cast<size_t>(id)] = kind;
     }
 
-    // The model's vocabulary may be larger than the tokenizer's. The remaining ids get names that
+    // The model's vocabulary can be larger than the tokenizer's. Ids without a token get names that
     // occur in no text.
     void make_room() {
         const auto size = static_cast<size_t>(config_.vocab_size);
@@ -180,7 +180,7 @@ class TokenizerWriter {
         }
     }
 
-    // The merges, each as "a b". The file has "a b" or ["a", "b"].
+    // Returns the merges, each as "a b". In the file, a merge is "a b" or ["a", "b"].
     std::vector<std::string> merges() const {
         const json *list = member(model_, "merges");
         if (list == nullptr || !list->is_array()) fail("model.merges", "expected an array");
@@ -242,14 +242,14 @@ class TokenizerWriter {
         out_.add("tokenizer.ggml.merges", texts);
     }
 
-    // Whether the tokenizer composes characters first (NFC). Qwen's tokenizers do. llama.cpp skips
-    // this step and uses the same pre-tokenizer name.
+    // Returns true if the tokenizer composes characters first (NFC), as Qwen's tokenizers do.
+    // llama.cpp skips the composition and uses the same pre-tokenizer name.
     bool is_nfc() const {
         const json *normalizer = member(root_, "normalizer");
         return normalizer != nullptr && text_of(*normalizer, "type") == "NFC";
     }
 
-    // The reader of GGUF files also uses the name of the architecture for this decision.
+    // Keel's reader of GGUF files also uses the name of the architecture to recognize a Qwen model.
     bool is_qwen_model() const {
         const gguf::ArchitectureName *name = gguf::find_by_architecture(config_.architecture->name);
         return name != nullptr && name->name.starts_with("qwen");
@@ -301,7 +301,7 @@ class TokenizerWriter {
         return false;
     }
 
-    // The id of a token that tokenizer_config.json names.
+    // Returns the id of a token that tokenizer_config.json names.
     std::optional<int32_t> named(const char *key) const {
         const json *token = member(side_, key);
         if (token == nullptr) return std::nullopt;
@@ -311,7 +311,7 @@ class TokenizerWriter {
         return found == ids_.end() ? std::nullopt : std::optional(found->second);
     }
 
-    // Whether the template for a single text has a special token at its front or its end.
+    // Returns true if the template for a single text has a special token at its front or its end.
     bool template_has(bool front) const {
         for (const json &step : steps_of(root_, "post_processor", "processors")) {
             const json *single = member(step, "single");

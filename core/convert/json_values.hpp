@@ -15,7 +15,7 @@ namespace keel::gguf {
 using json = nlohmann::json;
 namespace fs = std::filesystem;
 
-// Accessors for values of a tokenizer's JSON files. A value may be missing or have another type.
+// Accessors for values of a tokenizer's JSON files. A value can be missing or have another type.
 
 inline std::string shown(const json &value) {
     return printable(value.dump(-1, ' ', true, json::error_handler_t::replace), 60);
@@ -37,8 +37,8 @@ inline bool flag_of(const json &object, const char *key, bool fallback = false) 
     return found != nullptr && found->is_boolean() ? found->get<bool>() : fallback;
 }
 
-// The steps of a component. A component of type Sequence has several steps, any other component is
-// one step.
+// Returns the steps of a component. A component of type Sequence has several steps; any other
+// component is one step.
 inline std::vector<json> steps_of(const json &root, const char *component, const char *list) {
     const json *found = member(root, component);
     if (found == nullptr) return {};

@@ -51,7 +51,7 @@ void *Buffer::map() const {
     if (status == KEEL_E_DEVICE_LOST) device_->fail(status, "buffer_map");
     if (status != KEEL_OK) {
         mapped_ = nullptr;
-        take_message(); // drops the plugin's message, because the caller handles a refusal
+        take_message(); // drops the plugin's message, because the caller handles the refusal
     }
     map_tried_ = true;
     return mapped_;
@@ -69,7 +69,7 @@ void Buffer::commit(uint64_t offset, uint64_t bytes, bool on) {
                     "commit() of {} bytes at offset {} does not fit into {} reserved bytes", bytes,
                     offset, size_);
     if (!on && device_->is_lost())
-        return; // the memory was lost with the device; this call may be undoing an earlier failure,
+        return; // the memory was lost with the device; this call can be undoing an earlier failure,
                 // so it must not throw again
     device_->require_alive("buffer_commit");
     device_->stream().queue_held_back();

@@ -12,8 +12,8 @@ namespace keel {
 
 class Device;
 
-// A block of a device's memory. Several tensors can share it. When the last of them is destroyed,
-// the block returns to the device's pool. A Buffer keeps its device alive.
+// A block of a device's memory. Several tensors can share it. When the last of these tensors is
+// destroyed, the block returns to the device's pool. A Buffer keeps its device alive.
 class Buffer {
   public:
     Buffer(std::shared_ptr<Device> device, keel_buffer *handle, uint64_t size,
@@ -30,14 +30,14 @@ class Buffer {
     // queues the write; src may be freed or changed after the call
     void write(uint64_t offset, const void *src, uint64_t bytes);
     void read(uint64_t offset, void *dst, uint64_t bytes) const; // waits for all queued work first
-    // The address of the buffer for the host. NULL if the host cannot access this buffer. Use it
-    // only after Stream::wait().
+    // Returns the address of the buffer for the host, or NULL if the host cannot access this
+    // buffer. Use it only after Stream::wait().
     void *map() const;
-    // Only for kind RESERVE. If `on` is true, commits memory for a range. Otherwise returns whole
-    // pages of the range to the system. Runs in the order of the stream.
+    // Only for kind RESERVE. If `on` is true, commits memory for a range. If `on` is false, gives
+    // whole pages of the range back to the system. Runs in the order of the stream.
     void commit(uint64_t offset, uint64_t bytes, bool on);
-    // The parts [begin, end) of a range that have memory, in ascending order. For RESERVE these are
-    // the committed parts, for other kinds the whole range.
+    // Returns the parts [begin, end) of a range that have memory, in ascending order. For kind
+    // RESERVE these are the committed parts. For other kinds it is the whole range.
     std::vector<std::pair<uint64_t, uint64_t>> resident(uint64_t begin, uint64_t end) const;
 
   private:
@@ -61,10 +61,10 @@ class BufferPool {
         uint64_t created = 0, reused = 0, held_bytes = 0;
     };
 
-    // Returns a free buffer of at least `size` bytes. At most a quarter of the buffer would be
-    // unused. NULL if there is no such buffer.
+    // Returns a free buffer of at least `size` bytes, or NULL. A buffer is not returned if more
+    // than a quarter of it would be unused.
     keel_buffer *take(uint64_t size, keel_buffer_kind kind, uint64_t *actual);
-    // only kinds DEVICE and HOST_VISIBLE
+    // Accepts only the kinds DEVICE and HOST_VISIBLE.
     void put(keel_buffer *, uint64_t size, keel_buffer_kind kind);
     // Empties the pool: passes each buffer to `destroy`.
     template <typename Destroy> void drain(const Destroy &destroy) {

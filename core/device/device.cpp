@@ -84,7 +84,7 @@ uint32_t Device::select() {
     uint32_t count = 0;
     check("device_count", [&] { return table().device_count(host()->table(), &count); });
     if (count == 0) {
-        const std::string why = take_message(); // the backend may have left the reason
+        const std::string why = take_message(); // the backend can have left the reason
         throw_error(ErrorKind::resource, "{}backend {} finds no device on this machine{}",
                     PluginPlaces::prefix(spec_.places.plugin), plugin(),
                     why.empty() ? "; is its driver installed?" : ": " + why);
@@ -173,7 +173,7 @@ BufferPtr Device::create(uint64_t size, keel_buffer_kind kind, void *host, keel_
 BufferPtr Device::adopt(keel_buffer *handle, uint64_t size, keel_buffer_kind kind) {
     try {
         return std::make_shared<Buffer>(shared_from_this(), handle, size, kind);
-    } catch (...) { // out of host memory
+    } catch (...) { // the host has no memory left
         destroy(handle);
         throw;
     }

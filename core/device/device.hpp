@@ -16,8 +16,8 @@
 
 namespace keel {
 
-// The parts from which a Device is made. The table is an adopted copy; slots that the plugin lacks
-// are NULL.
+// The parts from which a Device is made. The table is a copy that keel_adopt() made (abi.h).
+// Functions that the plugin does not have are NULL.
 struct DeviceSpec {
     std::string plugin;   // the backend's id, for messages
     keel_backend table{}; //
@@ -50,8 +50,8 @@ constexpr bool takes_weights_of(uint64_t weight_dtypes, keel_dtype dtype) {
 // Returns the message that a plugin left on this thread, and clears it. Empty if there is none.
 std::string take_message();
 
-// Is notified before the backend destroys a buffer. It is not notified when a buffer returns to the
-// pool.
+// An observer. It is notified before the backend destroys a buffer, but not when a buffer returns
+// to the pool.
 class BufferWatch {
   public:
     virtual void before_destroy(const keel_buffer *buffer) noexcept = 0;
@@ -84,8 +84,8 @@ class Device : public std::enable_shared_from_this<Device> {
     }
     keel_ctx *ctx() const { return ctx_; }
     const keel_device_info &device_info() const { return device_info_; }
-    // The context's info with defaults filled in. Only max_buffer_bytes, sync and sync_ops may be
-    // 0.
+    // The context's info. Members that the backend left at 0 have their defaults. Only
+    // max_buffer_bytes, sync and sync_ops can still be 0.
     const keel_ctx_info &info() const { return info_; }
     keel_mem_info mem_info() const; // unknown members are 0
     const std::shared_ptr<HostServices> &host() const { return spec_.host; }
@@ -94,10 +94,10 @@ class Device : public std::enable_shared_from_this<Device> {
 
     // Allocates `size` bytes, not zeroed. Takes a buffer from the pool if one fits. If memory is
     // short, empties the pool and asks the backend again. `kind` is DEVICE or HOST_VISIBLE. If the
-    // backend has no HOST_VISIBLE buffers, DEVICE is used.
+    // backend has no HOST_VISIBLE buffers, the buffer is a DEVICE buffer.
     BufferPtr allocate(uint64_t size, keel_buffer_kind kind = KEEL_BUFFER_DEVICE);
-    // Makes a buffer from memory of the host. Returns NULL if the backend cannot import memory, or
-    // cannot import this memory. `host` must outlive the buffer.
+    // Makes a buffer from memory of the host. Returns NULL if the backend cannot import this
+    // memory, or any memory. `host` must outlive the buffer.
     BufferPtr import_host(void *host, uint64_t size);
     // Reserves address space without memory (see Buffer::commit). Returns NULL if the backend
     // cannot do this.
@@ -113,8 +113,8 @@ class Device : public std::enable_shared_from_this<Device> {
         for (BufferWatch *watch : watches_) watch->before_destroy_other(plan_or_weight);
     }
 
-    // Makes a call that may return KEEL_E_OUT_OF_MEMORY; then the call must not have changed
-    // anything. In this case, empties the pool and makes the call once more.
+    // Makes a call that changes nothing if it returns KEEL_E_OUT_OF_MEMORY. After this status,
+    // empties the pool and makes the call once more.
     template <typename Call> keel_status with_memory(const Call &call) {
         HostServices::drop_error();
         const keel_status status = call();
@@ -124,9 +124,9 @@ class Device : public std::enable_shared_from_this<Device> {
         return call();
     }
 
-    // Makes a call. If it fails, throws an Error that names the plugin and the call, and that
-    // contains the plugin's message about this call. A message from an earlier call is dropped
-    // first.
+    // Makes a call. If the call fails, throws an Error that names the plugin and the call. The
+    // Error also has the plugin's message about this call. A message from an earlier call is
+    // dropped first.
     template <typename Call> void check(const char *what, const Call &call) {
         HostServices::drop_error();
         const keel_status status = call();

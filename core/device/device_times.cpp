@@ -53,9 +53,9 @@ void DeviceTimes::queued(const char *label, const char *name) {
 
 // Updates the difference between the device's clock and the host's clock. Clocks drift, so the
 // difference is measured each time: the device's clock is read between two readings of the host's
-// clock. If the device's clock cannot be read, the difference is estimated from the end of the last
-// op, because the host's wait ended after this op. Each estimate is too large, so the smallest
-// estimate is used.
+// clock. If the device's clock cannot be read, the difference is estimated. The estimate assumes
+// that the last op ended when the host's wait ended. In fact the op ended earlier, so each estimate
+// is too large, and the smallest one is used.
 void DeviceTimes::align(uint64_t last_end_ns) {
     uint64_t ns = 0;
     const double before = trace_.now();

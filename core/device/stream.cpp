@@ -84,8 +84,8 @@ void Stream::write_queued(uint64_t bytes) {
     ++counters_.writes;
     ++queued_;
     counters_.written_bytes += bytes;
-    // When a write returns, it has copied its source. So it needs no submit of its own; the next
-    // submit includes it.
+    // A write has copied its source when it returns. So the write needs no submit of its own: the
+    // next submit includes it.
     dirty_ = true;
 }
 
@@ -179,8 +179,8 @@ void Stream::adopt_extensions() {
                     own_);
 }
 
-// Counts submits and waits that the backend made on its own since the last call. This is not an
-// error.
+// Counts the submits and waits that the backend has made on its own since the last call of this
+// function. Such submits and waits are not an error.
 void Stream::count_own() {
     adopt_extensions();
     if (!own_) return;
@@ -239,7 +239,7 @@ void Stream::finish_read(const LaterRead &read, void *dst) {
         in_flight_ = false;
         ++idle_;
     }
-    // Aligning the two clocks may wait for all work. So this function collects times only if the
+    // Aligning the two clocks can wait for all work. So this function collects times only if the
     // backend's memory for times might run out.
     if (times_ && times_->waiting() >= 1024) times_->collect();
 }

@@ -26,8 +26,8 @@ class HeldBackOps {
     ~HeldBackOps() = default;
 };
 
-// Decides when work is submitted and when the host waits for it. The core applies it, not the
-// backend. It never changes a result.
+// Decides when work is submitted and when the host waits for it. The core applies the strategy, not
+// the backend. The strategy never changes a result.
 struct SyncStrategy {
     enum class Kind {
         automatic, // the backend's own choice (keel_ctx_info.sync)
@@ -65,9 +65,9 @@ class LaterRead {
         return *this;
     }
 
-    // false: empty, no read was started
+    // Returns false if the object is empty: no read was started, or the read is finished.
     explicit operator bool() const { return stream_ != nullptr; }
-    // submits if needed and waits, then copies to dst; the object is empty after that
+    // Submits if needed, waits, and copies the bytes to dst. Then the object is empty.
     void finish(void *dst);
     void drop() noexcept;
 
@@ -121,8 +121,8 @@ class Stream {
     void write_queued(uint64_t bytes);
     void end_of_step(); // the end of a step or chunk: submits, unless the strategy `eager` has
                         // already submitted
-    // submits queued ops and writes; returns the ticket; if nothing is queued, the ticket of the
-    // last submit
+    // Submits queued ops and writes, and returns the ticket. If nothing is queued, returns the
+    // ticket of the last submit.
     uint64_t flush();
     void wait(); // flushes, then waits for all work; makes no call if nothing is in flight
     void read(keel_buffer *, uint64_t offset, void *dst,
@@ -136,15 +136,15 @@ class Stream {
     // unfinished.
     LaterRead start_read(keel_buffer *, uint64_t offset, uint64_t bytes);
 
-    // Submits and waits that the stream requested, and those that the backend reports to have made
-    // on its own (keel.stream_counts/1).
+    // The submits and waits that the stream requested, and those that the backend made on its own
+    // and reports (keel.stream_counts/1).
     const Counters &counters() const { return counters_; }
-    // From now on, submits, waits and reads are recorded in the trace, together with the device's
-    // times of each op, if the backend reports them. NULL: no trace. The trace must outlive the
-    // stream, or the caller must set NULL before it destroys the trace.
+    // From now on, the trace records submits, waits and reads. If the backend reports the times of
+    // ops, the trace also records these times. NULL: no trace. The trace must outlive the stream,
+    // or the caller must set NULL before it destroys the trace.
     void set_trace(Trace *trace);
     Trace *trace() const { return trace_; }
-    // The stream calls ops->interrupt() before it uses the device. NULL: there are no such ops.
+    // The stream calls ops->interrupt() before it uses the device. NULL: no ops are held back.
     void set_held_back(HeldBackOps *ops) { held_back_ = ops; }
     void queue_held_back() {
         if (held_back_ != nullptr) held_back_->interrupt();

@@ -10,7 +10,7 @@
 
 namespace keel {
 
-// A view into a Buffer, which other views may share. It is a value and cheap to copy. A tensor
+// A view into a Buffer, which other views can share. It is a value and cheap to copy. A tensor
 // without a buffer has only a shape, which is enough to plan an op. Shapes are [outermost, ...,
 // innermost], as in keel/tensor.h.
 class Tensor {
@@ -43,9 +43,9 @@ class Tensor {
     Tensor rows(int64_t begin, int64_t n) const;
     // Columns begin..begin+n-1 of the innermost dimension. Block dtypes need whole blocks.
     Tensor columns(int64_t begin, int64_t n) const;
-    // A view with other dimensions over the same elements. The innermost dimension may be split
-    // ([m, heads * d] -> [m, heads, d]) whatever the outer strides are. For every other change the
-    // tensor must be contiguous.
+    // A view with other dimensions over the same elements. The innermost dimension can be split
+    // ([m, heads * d] -> [m, heads, d]) for any outer strides. For every other change the tensor
+    // must be contiguous.
     Tensor reshape(std::initializer_list<int64_t> dims) const;
 
     // Copy a contiguous tensor from or to the host. read() waits for the stream.

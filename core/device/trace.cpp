@@ -48,7 +48,7 @@ Trace::Trace(const std::filesystem::path &file)
         throw_error(ErrorKind::usage, "{}: the trace cannot be written to this file: {}",
                     file.string(), why);
     };
-    // O_NONBLOCK, because opening a pipe that has no reader would block forever.
+    // O_NONBLOCK: without it, opening a pipe that has no reader would block forever.
     fd_ = ::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0666);
     if (fd_ < 0) refuse(std::strerror(errno));
     struct stat status {};

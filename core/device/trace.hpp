@@ -15,12 +15,13 @@ using TraceArg = std::pair<std::string_view, std::string>;
 
 // Records the work of a run over time, in a file for ui.perfetto.dev and chrome://tracing (Chrome's
 // trace event format). The events show the work of the host. If a backend computes asynchronously,
-// the span of an op is the time to queue it, and the time of the computation is part of the waits.
+// the span of an op shows only the time to queue the op. The time of the computation is then part
+// of the waits.
 //
 // The file is complete JSON after every write, so a killed run leaves a readable file. If the file
-// cannot be written (the disk is full, or the file would exceed most_bytes), the recording ends
-// with a warning, and the run continues. Not thread-safe: only the thread that runs the pipeline
-// uses it.
+// cannot be written, the recording ends with a warning, and the run continues. Reasons are a full
+// disk, or a file that would exceed most_bytes. Not thread-safe: only the thread that runs the
+// pipeline uses this object.
 class Trace {
   public:
     static constexpr uint64_t most_bytes = uint64_t{1} << 30;
@@ -55,7 +56,8 @@ class Trace {
     std::chrono::steady_clock::time_point start_;
     int fd_ = -1;      // negative after the recording has ended
     uint64_t end_ = 0; // end of the last event in the file; the closing brackets follow it
-    std::vector<std::string> devices_; // devices that have a time line, in the order of its number
+    // devices that have a time line, in the order of the numbers of their time lines
+    std::vector<std::string> devices_;
     std::string pending_; // events that are not in the file yet, each with a comma before it
 };
 

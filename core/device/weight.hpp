@@ -27,9 +27,9 @@ struct WeightSource {
 // For other backends the core keeps the joined rows in a buffer.
 class Weight {
   public:
-    // Returns the sources, all with the same dtype and cols: views into a mapping, or the result of
-    // a conversion. It is called once for each device on which the weight is prepared. The sources
-    // are freed as soon as no device reads them in place.
+    // Returns the sources, all with the same dtype and cols. They are views into a mapping, or the
+    // result of a conversion. The function is called once for each device on which the weight is
+    // prepared. The sources are freed as soon as no device reads them in place.
     using Sources = std::function<std::vector<WeightSource>()>;
 
     Weight(std::string name, keel_dtype dtype, int64_t rows, int64_t cols, Sources sources,
@@ -47,8 +47,8 @@ class Weight {
     // Prepares the weight on a device. Does nothing if it is already prepared there.
     void prepare(Device &device);
     bool is_ready(const Device &device) const { return on_.count(&device) != 0; }
-    // The two members of an op's args that describe the weight on a device. Exactly one of the two
-    // is not NULL. The weight must be prepared on the device.
+    // The two members of an op's args that describe the weight on a device: `weight` and `w`.
+    // Exactly one of the two is not NULL. The weight must be prepared on the device.
     keel_weight *handle(const Device &device) const;
     const keel_tensor *tensor(const Device &device) const;
     // The shape [rows, cols] without memory, for checks.
@@ -56,8 +56,8 @@ class Weight {
     // The bytes of the weight that a matmul with one row reads.
     uint64_t bytes(const Device &device) const;
     std::string layout(const Device &device) const;
-    // The joined rows, in dtype(), as the core keeps them for a backend without its own layout.
-    // Makes the sources again if they were freed.
+    // Returns the joined rows, in dtype(), as the core keeps them for a backend without its own
+    // layout. Makes the sources again if they were freed.
     std::vector<std::byte> joined() const;
     // Returns true while a device reads the sources in place.
     bool sources_needed() const;

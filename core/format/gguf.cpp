@@ -100,8 +100,8 @@ std::string GgufFile::describe(const GgufEntry &entry) const {
     return fmt::format("{}", *as_number(entry.type, p));
 }
 
-// The entry of a key, or NULL if there is no such key. Throws if `array` is true and the entry is
-// not an array, or the reverse.
+// Returns the entry of a key, or NULL if there is no such key. If `array` is true, throws if the
+// entry is not an array. If `array` is false, throws if the entry is an array.
 const GgufEntry *GgufFile::typed(std::string_view key, bool array,
                                  std::string_view expected) const {
     const GgufEntry *entry = find(key);

@@ -33,7 +33,7 @@ enum class GgufType : uint32_t {
     f64
 };
 
-// "u32", "string", ...
+// Returns the name of a type: "u32", "string", ...
 std::string_view gguf_type_name(GgufType type);
 
 // One key of the metadata. The value is in the file; members of GgufFile read it.
@@ -58,10 +58,11 @@ struct GgufTensor {
     uint64_t bytes = 0;
 };
 
-// A mapped GGUF file (version 2 or 3, little-endian). Opening it checks the whole header: counts,
-// lengths, types, offsets, and repeated names. A value is read only when a member function needs
-// it. Text is not copied. The object is constant, so any thread may call all members. Results that
-// point into the file are valid while this object lives (even after it was moved from).
+// A mapped GGUF file (version 2 or 3, little-endian). Opening the file checks the whole header:
+// counts, lengths, types, offsets, and repeated names. A value is read only when a member function
+// needs it. Text is not copied. The object is constant, so any thread may call all members. Results
+// that point into the file are valid while this object lives. A move of the object does not change
+// this.
 //
 // Members that read a key return nullopt if there is no such key. They throw Error(input) "FILE:
 // metadata key 'K': expected ..., found ..." if the value has another type or is out of range.
@@ -73,25 +74,25 @@ class GgufFile {
     GgufFile(std::span<const std::byte> bytes, std::string name);
 
     const std::string &name() const { return name_; }
-    // NULL if made from bytes.
+    // NULL if the object was made from bytes.
     const std::shared_ptr<const MappedFile> &mapping() const { return mapping_; }
     std::span<const std::byte> bytes() const { return bytes_; }
     uint32_t version() const { return version_; }
     // alignment of tensor data in bytes, a power of two
     uint64_t alignment() const { return alignment_; }
 
-    // In the order of the file.
+    // The entries of the metadata, in the order of the file.
     const std::vector<GgufEntry> &entries() const { return entries_; }
     const std::vector<GgufTensor> &tensors() const { return tensors_; }
     const GgufEntry *find(std::string_view key) const;
     bool has(std::string_view key) const { return find(key) != nullptr; }
 
-    // The text as the file has it. It may not be valid UTF-8.
+    // Returns a text as the file has it. The text may be invalid UTF-8.
     std::optional<std::string_view> text(std::string_view key) const;
-    // A value of any integer type.
+    // Returns a value of any integer type.
     std::optional<int64_t> integer(std::string_view key, int64_t low = INT64_MIN,
                                    int64_t high = INT64_MAX) const;
-    // A value of any integer or floating-point type. It must be finite.
+    // Returns a value of any integer or floating-point type. The value must be finite.
     std::optional<double> number(std::string_view key, double low, double high) const;
     std::optional<bool> boolean(std::string_view key) const;
     // The next functions are for arrays. An array with more than `most` elements is an error.
@@ -99,16 +100,17 @@ class GgufFile {
     std::optional<std::vector<int64_t>> integers(std::string_view key, uint64_t most,
                                                  int64_t low = INT64_MIN,
                                                  int64_t high = INT64_MAX) const;
-    // The numbers may be NaN or infinite.
+    // The numbers can be NaN or infinite.
     std::optional<std::vector<float>> numbers(std::string_view key, uint64_t most) const;
-    // The number of elements of an array. nullopt if there is no such key.
+    // Returns the number of elements of an array, or nullopt if there is no such key.
     std::optional<uint64_t> array_size(std::string_view key) const;
 
     // Describes a value for messages: 32, "llama", an array of 4096 strings.
     std::string describe(const GgufEntry &entry) const;
     // Throws Error(input) "FILE: metadata key 'KEY': MESSAGE".
     [[noreturn]] void fail(std::string_view key, std::string_view message) const;
-    // The bytes of a value in the file (array: of its elements), for copying a key.
+    // Returns the bytes of a value in the file, for copying a key. For an array: the bytes of its
+    // elements.
     std::span<const std::byte> raw(const GgufEntry &entry) const;
 
   private:
@@ -125,7 +127,8 @@ class GgufFile {
     std::unordered_map<std::string_view, size_t> by_key_; // keys point into the mapping
 };
 
-// Returns true if a file begins like a GGUF file, and false if it cannot be read.
+// Returns true if a file begins like a GGUF file. Returns false if not, or if the file cannot be
+// read.
 bool is_gguf_file(const std::filesystem::path &path);
 
 } // namespace keel

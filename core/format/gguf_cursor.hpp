@@ -10,9 +10,9 @@
 
 namespace keel {
 
-// The size of a value in bytes. 0 if the type has no fixed size.
+// Returns the size of a value in bytes, or 0 if the type has no fixed size.
 uint32_t gguf_type_bytes(GgufType type);
-// Whether a type has this number.
+// Returns true if a type has this number.
 bool is_gguf_type(uint32_t number);
 
 template <typename T> T load_value(const std::byte *p) {
@@ -21,8 +21,8 @@ template <typename T> T load_value(const std::byte *p) {
     return value;
 }
 
-// Moves through the file. Throws if a read would go beyond the end of the file. `what`: the name of
-// the value, for errors.
+// Moves through the file. Throws if a read would go beyond the end of the file. `what` is the name
+// of the value in errors.
 class GgufCursor {
   public:
     GgufCursor(std::span<const std::byte> file, uint64_t at, std::string_view name)

@@ -47,8 +47,8 @@ class HeaderReader {
                     version, version == 1 ? "; convert the original model again" : "");
     }
 
-    // Reads a count from the header. Throws if it is above `most`, or if the rest of the file is
-    // too small for that many items of at least `least` bytes.
+    // Reads a count from the header. Throws if the count is above `most`. Also throws if the rest
+    // of the file is too small for this number of items of at least `least` bytes.
     uint64_t count(std::string_view what, uint64_t most, uint64_t least) {
         const auto count = in_.number<uint64_t>(what);
         if (count > most || count > in_.left() / least) {
@@ -139,7 +139,7 @@ class HeaderReader {
         }
     }
 
-    // `shape` still has the file's order: the innermost dimension first.
+    // In `shape`, the dimensions still have the file's order: the innermost dimension comes first.
     void set_size(GgufTensor &tensor) const {
         int64_t elements = 1;
         for (const int64_t size : tensor.shape) {

@@ -20,7 +20,8 @@ void append_text(std::string &to, std::string_view text) {
     to.append(text);
 }
 
-// Tensor data begins at multiples of 32 bytes, the alignment of files that give no other.
+// Tensor data begins at multiples of 32 bytes. This is the alignment of a file that does not give
+// another one.
 uint64_t aligned(uint64_t bytes) { return (bytes + 31) / 32 * 32; }
 
 } // namespace

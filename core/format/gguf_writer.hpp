@@ -13,12 +13,13 @@
 
 namespace keel {
 
-// Writes a GGUF file, version 3. First the metadata and the list of tensors, then, after begin(),
-// the data of the tensors in the order of the list. The content goes to a temporary file in the
-// target's folder. finish() replaces the target by the temporary file. So no reader sees an
-// incomplete file, and an old target stays until finish(). Without finish() the temporary file is
-// removed. All members throw Error(runtime) if the system reports an error. begin() throws
-// Error(input) if no file can be made at the target.
+// Writes a GGUF file, version 3. The caller first adds the metadata and the tensors. begin() writes
+// the metadata and the list of tensors. After begin(), the caller writes the data of the tensors,
+// in the order of the list. The content goes to a temporary file in the target's folder. finish()
+// replaces the target by the temporary file. So no reader sees an incomplete file, and an old
+// target stays until finish(). Without finish() the temporary file is removed. All members throw
+// Error(runtime) if the system reports an error. begin() throws Error(input) if no file can be made
+// at the target.
 class GgufWriter {
   public:
     explicit GgufWriter(std::filesystem::path target);
@@ -37,12 +38,13 @@ class GgufWriter {
     // Copies an entry of another file without a change.
     void copy(const GgufFile &from, const GgufEntry &entry);
 
-    // `type` must be known to find_ggml_type(). shape[0] is the outermost dimension.
+    // Adds a tensor to the list. find_ggml_type() must know `type`. shape[0] is the outermost
+    // dimension.
     void add_tensor(std::string_view name, uint32_t type, std::span<const int64_t> shape);
 
     // The size in bytes of the file after finish().
     uint64_t file_bytes() const;
-    // Writes everything that precedes the data.
+    // Writes the metadata and the list of tensors.
     void begin();
     // Writes the next tensor's data, in pieces of any size. When all bytes of a tensor are written,
     // the next tensor begins.

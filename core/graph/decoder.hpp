@@ -5,8 +5,8 @@
 
 namespace keel {
 
-// The layers that a graph runs: their weights and RoPE tables. `layer` counts from the first of
-// these layers. number(layer) is the number of the layer in the model.
+// The layers that a graph runs: their weights and RoPE tables. `layer` counts from the first layer
+// of the graph. number(layer) is the number of the layer in the model.
 class Decoder {
   public:
     Decoder(ModelWeights &weights, int64_t rope_rows)

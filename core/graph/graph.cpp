@@ -94,13 +94,14 @@ void Graph::forward(std::span<const Segment> segments, const CachesTogether &tog
     write_input(segments);
     Segment lasting = segments.front();
     if (tokens_ == 1 && executor_.can_record()) {
-        // This view is also used if steps are not recorded. Attention splits its work according to
-        // max_length. With the same max_length, recorded and other steps give bit-identical sums.
+        // This view is also used for steps that are not recorded. Attention splits its work
+        // according to max_length. With the same max_length, recorded steps and other steps give
+        // bit-identical sums.
         lasting.kv = lasting_views_.of(lasting.kv);
         segments = {&lasting, 1};
     }
     attention_.begin(segments, together);
-    std::optional<Executor::Step> step; // a step that repeats may be recorded
+    std::optional<Executor::Step> step; // a step that repeats can be recorded
     const bool is_usual = segments.front().tap == nullptr || segments.front().tap->is_usual();
     if (tokens_ == 1 && is_usual) step.emplace(executor_, decode_.size());
     program(form).run(executor_, decoder_, workspace_, tokens_, logit_rows_,
@@ -108,7 +109,8 @@ void Graph::forward(std::span<const Segment> segments, const CachesTogether &tog
     if (step) step->end();
 }
 
-// Writes the positions, and the token ids or the hidden states from the layers on another device.
+// Writes the positions, and also the token ids or the hidden states from the layers on another
+// device.
 void Graph::write_input(std::span<const Segment> segments) {
     const Segment &first = segments.front();
     const auto write = [&](const Tensor &rows, std::span<const int32_t> Segment::*values) {

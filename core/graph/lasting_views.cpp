@@ -6,10 +6,10 @@
 namespace keel {
 namespace {
 
-// Rounds a length up to a multiple of 64. For lengths above 512, it rounds up to a multiple of an
-// eighth of the power of two below the length. So a decode step must be recorded again after 64
-// tokens, and for long caches after more tokens. The launch grid of an op is at most an eighth too
-// large. Rounding up to a power of two would record less often, but could leave half of the device
+// Rounds a length up to a multiple of 64. A length above 512 is rounded up to a multiple of an
+// eighth of the power of two below it. So a decode step must be recorded again after 64 tokens, and
+// for long caches after more tokens. The launch grid of an op is at most an eighth too large.
+// Rounding up to a power of two would need fewer recordings, but could leave half of the device
 // idle in attention.
 int64_t lasting_bound(int64_t length) {
     const auto below = std::bit_floor(static_cast<uint64_t>(std::max<int64_t>(length - 1, 1)));

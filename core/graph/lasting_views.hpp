@@ -9,10 +9,10 @@
 namespace keel {
 
 // Views of a cache whose max_length stays the same for many decode steps. So a backend can record a
-// decode step with them once and submit it again.
+// decode step with these views once and submit it again.
 class LastingViews {
   public:
-    // Valid until the next call.
+    // The result is valid until the next call.
     std::span<const keel_kv_view *const> of(std::span<const keel_kv_view *const> kv);
 
   private:

@@ -29,7 +29,8 @@ void RopeTables::place(Device &device, keel_buffer_kind kind) {
 
 void RopeTables::ensure(std::span<const int32_t> positions) {
     const size_t half = frequencies_.size();
-    // Neighbouring rows are written together. The rows of a prefill are one write.
+    // One write covers rows that are neighbours in the tables. So the rows of a prefill need one
+    // write.
     for (size_t i = 0; i < positions.size();) {
         const int64_t first = positions[i] % rows();
         int64_t row = first;
@@ -66,7 +67,7 @@ bool RopeTables::collide(std::span<const int32_t> positions) {
     return found != row_and_position_.end();
 }
 
-// scratch_ has one row after the other, each with its cosines, then its sines.
+// scratch_ has one row after the other. Each row has its cosines first, then its sines.
 void RopeTables::write_rows(int64_t first, int64_t n) {
     const size_t half = frequencies_.size();
     split_.resize(static_cast<size_t>(n) * half);

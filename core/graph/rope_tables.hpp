@@ -13,12 +13,12 @@
 namespace keel {
 
 // cos and sin of position * frequency, as f32 tensors on a device, computed in float64. The rows
-// are a ring: position p has row p % rows, and ensure() writes the rows that are needed and
-// missing. So positions may grow without limit in constant memory. A position that is `rows` or
-// more before the newest position no longer has a row.
+// are a ring: position p has row p % rows. ensure() writes rows that are needed and missing. So
+// positions can grow without limit in constant memory. The ring holds only the newest `rows`
+// positions.
 class RopeTables {
   public:
-    // Bytes of tables with this number of rows, on the device and on the host.
+    // Returns the bytes of tables with this number of rows, on the device and on the host.
     static uint64_t bytes(int64_t rows, int64_t rot) {
         return static_cast<uint64_t>(rows) *
                (sizeof(int64_t) + static_cast<uint64_t>(rot / 2) * 2 * sizeof(float));
@@ -34,8 +34,8 @@ class RopeTables {
     void place(Device &device, keel_buffer_kind kind);
     // Queues writes of the rows of these positions. Call it before the ops that use them.
     void ensure(std::span<const int32_t> positions);
-    // Returns true if two different positions in the list have the same row. Then the tables cannot
-    // hold all of them at once.
+    // Returns true if two different positions in `positions` have the same row. Then the tables
+    // cannot hold all of these positions at once.
     bool collide(std::span<const int32_t> positions);
     const std::vector<double> &frequencies() const { return frequencies_; }
     int64_t rows() const { return static_cast<int64_t>(held_.size()); }
@@ -45,14 +45,14 @@ class RopeTables {
     std::vector<int64_t> held_; // the position in each row, -1: none
     Tensor cos_, sin_;          // f32 [rows, rot / 2]
     keel_rope_tables tables_ = {KEEL_HEADER(keel_rope_tables)};
-    // Kept, so that a step allocates nothing.
+    // Members, so that a step allocates no memory.
     std::vector<float> scratch_, split_;
     std::vector<std::pair<int64_t, int32_t>> row_and_position_;
 
     void write_rows(int64_t first, int64_t n);
 };
 
-// The RoPE tables of a model's layers: layers with a window may have their own tables.
+// The RoPE tables of a model's layers: layers with a window can have their own tables.
 class LayerRopes {
   public:
     LayerRopes(const ModelConfig &config, int64_t rows);
@@ -60,7 +60,7 @@ class LayerRopes {
     const RopeTables &of(size_t layer) const {
         return config_.has_local_rope(layer) ? *local_ : all_;
     }
-    // As those of RopeTables, for all tables.
+    // Like the functions of RopeTables with the same names, for all tables.
     void place(Device &device, keel_buffer_kind kind);
     void ensure(std::span<const int32_t> positions);
     bool collide(std::span<const int32_t> positions) { return all_.collide(positions); }

@@ -22,9 +22,9 @@ struct Segment {
     // f32 [tokens, hidden] in host memory: the output of the previous layers. Only for a graph
     // without the model's first layer.
     std::span<const float> residual;
-    uint32_t logit_rows = 0; // how many of the last tokens get logits
-    // Collects the by-products for a policy. NULL: there are none. The step runs the ops for the
-    // tap's needs.
+    uint32_t logit_rows = 0; // number of the last tokens that get logits
+    // Collects the by-products for a policy. NULL: the step writes no by-products. The step runs
+    // ops that write the by-products that the tap needs.
     StepTap *tap = nullptr;
     const TapOps *tap_ops = nullptr;
 

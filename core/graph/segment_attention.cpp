@@ -8,8 +8,8 @@ namespace keel {
 namespace {
 
 // Runs the ops of a segment's attention. A tap (StepTap) collects by-products of these ops for a
-// policy. If it needs more outputs of an op, the op that TapOps planned with these outputs runs
-// instead of the plain op.
+// policy. For each plain op, TapOps can have an op that also writes by-products. If the tap needs
+// these by-products, this op runs instead of the plain op.
 struct TapHand {
     Executor &executor;
     std::span<const OpHandle> plain;
@@ -25,7 +25,7 @@ struct TapHand {
         PlannedOp *tapped = is_changed(tag.role) ? tap_ops->find(form, layer, tag.role) : nullptr;
         executor.run(tapped != nullptr ? *tapped : *op, args);
     }
-    // Returns true if the op must do more than the plain op.
+    // Returns true if the op must write more than the plain op.
     bool is_changed(Role role) const {
         if (tap_ops == nullptr) return false;
         if (places.queries != nullptr) return true;
@@ -42,7 +42,7 @@ size_t plain_decodes(std::span<const Segment> segments) {
     return static_cast<size_t>(end - segments.begin());
 }
 
-// Plans a call for the layers with a window too, because the backend may accept one kind of layer
+// Also plans a call for the layers with a window, because the backend can accept one kind of layer
 // and refuse the other.
 void SegmentAttention::settle_together(uint32_t sequences, const keel_batch_kv &kv) {
     for (size_t i = 0; i < decoder_.layers(); ++i) {
@@ -64,8 +64,8 @@ void SegmentAttention::begin(std::span<const Segment> segments, const CachesToge
     together_ = can ? together : CachesTogether{};
 }
 
-// Writes the rotations of all segments. Returns false if positions of two sequences need the same
-// row of the tables. Then each segment's rotations are written before its attention.
+// Writes the rows of the RoPE tables for all segments. Returns false if positions of two sequences
+// need the same row of the tables. Then the rows of each segment are written before its attention.
 bool SegmentAttention::ensure_rotations() {
     LayerRopes &ropes = decoder_.ropes();
     if (segments_.size() == 1) {

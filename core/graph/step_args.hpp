@@ -35,7 +35,7 @@ inline keel_matmul_args matmul_args(const Tensor &x, const Tensor &bias, const T
     return a;
 }
 
-// a += b.
+// The args of a += b.
 inline keel_elementwise_args add_args(const Tensor &a, const Tensor &b) {
     keel_elementwise_args e = {KEEL_HEADER(keel_elementwise_args)};
     e.a = a.c();
@@ -73,7 +73,7 @@ struct AttentionCall {
     AttentionCall(const AttentionCall &) = delete;
     AttentionCall &operator=(const AttentionCall &) = delete;
 
-    // Sets the args so that the ops also write by-products to `places`.
+    // Changes the args so that the ops also write by-products to `places`.
     void add(const StepTap::Places &places);
 
     Tensor q, k, v, heads, at; // `at`: the positions

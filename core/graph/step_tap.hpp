@@ -9,11 +9,11 @@
 namespace keel {
 
 // Collects by-products of the ops of a segment (queries, scores) for a policy. While Graph::forward
-// queues the ops of a layer, it calls the tap, for one layer after the other.
+// queues the ops, it calls the tap for each layer in turn.
 class StepTap {
   public:
-    // The places to which a layer writes its by-products. NULL: it does not write this by-product.
-    // Valid until the next call.
+    // The places to which a layer writes its by-products. NULL: the layer does not write this
+    // by-product. Valid until the next call.
     struct Places {
         // Rotated queries in the activation dtype, [1, heads, head_dim]. Only in steps of one
         // token.
@@ -22,9 +22,9 @@ class StepTap {
         const keel_scores *scores = nullptr; // scores of attention
     };
     virtual Places places(uint32_t layer) = 0;
-    // The graph calls it after it has queued the attention of a layer. q: the rotated queries of
-    // the layer in the activation dtype, [m, heads, head_dim]. Ops that are queued during this call
-    // may read it.
+    // The graph calls this function after it has queued the attention of a layer. q: the rotated
+    // queries of the layer in the activation dtype, [m, heads, head_dim]. Ops that are queued
+    // during this call may read q.
     virtual void after_attention(uint32_t layer, const Tensor &q) = 0;
     // Returns true if the step queues the same ops as the previous and the next step. Only such a
     // step is recorded.

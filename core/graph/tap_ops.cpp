@@ -35,7 +35,7 @@ TapOps::Layer TapOps::plan(Executor &executor, const Decoder &decoder, const Tap
     scores.reduce_group = forms.reduce_group;
     scores.accumulate = 1;
     StepTap::Places places;
-    // the queries of a longer step are copied instead
+    // the queries of a step with several tokens are copied instead
     if (forms.queries && m == 1) places.queries = &queries;
     if (forms.unrotated) places.unrotated = &unrotated;
     if (forms.scores) places.scores = &scores;

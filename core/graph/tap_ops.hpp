@@ -13,13 +13,14 @@ namespace keel {
 // (TapForms).
 class TapOps {
   public:
-    TapOps() = default; // has no ops, for taps that need no by-products
+    TapOps() = default; // an object without ops, for taps that need no by-products
     // `tokens`: the most tokens of a prefill step. `kv`: as for StepProgram. `untapped`: true for
-    // each layer of the decoder that writes no by-products. Empty: all layers write them.
+    // each layer of the decoder that writes no by-products. If `untapped` is empty, all layers
+    // write by-products.
     TapOps(Executor &executor, const Decoder &decoder, const TapForms &forms, uint32_t tokens,
            const keel_kv_view *kv, const std::vector<bool> &untapped = {});
 
-    // The op to run instead of a plain one with this role; NULL: run the plain op.
+    // Returns the op to run instead of the plain op with this role. NULL: run the plain op.
     PlannedOp *find(StepForm form, size_t layer, Role role) const;
     std::vector<const PlannedOp *> list() const;
 
@@ -30,7 +31,7 @@ class TapOps {
     static Layer plan(Executor &executor, const Decoder &decoder, const TapForms &forms,
                       StepForm form, size_t layer, uint32_t m, const keel_kv_view *kv);
 
-    std::vector<Layer> decode_, prefill_; // by layer; or empty
+    std::vector<Layer> decode_, prefill_; // by layer; empty: no ops
 };
 
 } // namespace keel

@@ -16,14 +16,14 @@ namespace {
 // more than writing the converted matrix to it. Not thread-safe.
 class ConversionMemory {
   public:
-    // Returns a buffer of at least `bytes` bytes that has no other user. Throws as PageBuffer does.
+    // Returns a buffer of at least `bytes` bytes that no one else uses. Throws as PageBuffer does.
     std::shared_ptr<PageBuffer> take(uint64_t bytes, const std::string &what) {
         for (const auto &buffer : buffers_) {
             if (buffer.use_count() == 1 && buffer->size() >= bytes) return buffer;
         }
         // limit for the parts of one weight; a buffer that a device reads in place leaves the list
         constexpr size_t most = 8;
-        // free buffers are too small
+        // drops the free buffers, because all of them are too small
         std::erase_if(buffers_, [](const auto &buffer) { return buffer.use_count() == 1; });
         if (buffers_.size() >= most) buffers_.erase(buffers_.begin());
         return buffers_.emplace_back(std::make_shared<PageBuffer>(bytes, what));
@@ -33,8 +33,8 @@ class ConversionMemory {
     std::vector<std::shared_ptr<PageBuffer>> buffers_;
 };
 
-// Returns a matrix in the type `dtype`: in place in its mapping, or converted to new memory. The
-// memory comes from `reused` if that is not NULL. Throws as ModelSource::convert() does.
+// Returns a matrix in the type `dtype`: in place in its mapping, or converted to new memory. If
+// `reused` is not NULL, the memory comes from `reused`. Throws as ModelSource::convert() does.
 WeightSource matrix_source(const std::shared_ptr<const ModelSource> &source,
                            const TensorInfo &tensor, keel_dtype dtype, const ParallelFor &parallel,
                            ConversionMemory *reused) {
@@ -81,7 +81,7 @@ class ModelWeights::Loader {
         }
         const keel_dtype dtype =
             loaded_dtype(*tensors.front(), options_.dtype, options_.weight_dtypes);
-        // A fallback device may call `make` after this loader and its memory are destroyed.
+        // A fallback device can call `make` after this loader and its memory are destroyed.
         const std::weak_ptr<ConversionMemory> reused = memory_;
         const auto make = [source = source_, tensors, dtype, parallel = options_.parallel, reused] {
             std::vector<WeightSource> sources;
@@ -93,7 +93,8 @@ class ModelWeights::Loader {
         auto weight = std::make_unique<Weight>(name, dtype, rows, cols, make, KEEL_JOIN_ROWS, use,
                                                options_.max_m);
         weight->prepare(executor_.device());
-        // Returns the pages of the file that no device reads in place to the system.
+        // Some pages of the file are not read in place by any device. Gives these pages back to the
+        // system.
         for (const TensorInfo *tensor : tensors) {
             if (!weight->sources_needed() || !source_->in_place(*tensor, dtype))
                 source_->drop(*tensor);
@@ -102,8 +103,8 @@ class ModelWeights::Loader {
         return weight;
     }
 
-    // Joins the rows of several matrices like matrix(), but makes one weight for each run of parts
-    // that are stored in one type.
+    // Joins the rows of several matrices like matrix(). Neighbouring parts that are stored in one
+    // type become one weight.
     RowParts row_parts(const std::string &name, const WeightParts &all) {
         RowParts parts;
         WeightParts run{{}, all.cols};
@@ -126,8 +127,8 @@ class ModelWeights::Loader {
         return parts;
     }
 
-    // Joins f32 vectors to one tensor, and adds `offset` to each element. Empty if the model has no
-    // such weight.
+    // Joins f32 vectors to one tensor, and adds `offset` to each element. The tensor is empty if
+    // the model has no such weight.
     Tensor vectors(const WeightParts &weight_parts, double offset = 0) {
         if (weight_parts.empty()) return {};
         std::vector<float> values;

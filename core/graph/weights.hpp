@@ -13,17 +13,17 @@
 
 namespace keel {
 
-// Layers first to end - 1 of a model.
+// The layers first to end - 1 of a model.
 struct LayerRange {
     int64_t first = 0, end = 0;
     int64_t count() const { return end - first; }
     bool operator==(const LayerRange &) const = default;
 };
 
-// How weights are taken from their files.
+// How weights are loaded from their files.
 struct LoadOptions {
-    // Load only these layers. The embedding is loaded with the first layer, and the output
-    // projection with the last layer.
+    // The layers to load. nullopt: all layers. The embedding is loaded with the model's first
+    // layer, and the output projection with its last layer.
     std::optional<LayerRange> part;
     keel_dtype dtype = KEEL_DTYPE_NONE; // the type to which matrices are converted at load; NONE:
                                         // the stored type
@@ -33,7 +33,7 @@ struct LoadOptions {
     uint32_t max_m = 512;             // largest number of tokens of a step
     ParallelFor parallel;             // for conversions; empty: one thread
     std::optional<MemoryInfo> memory; // the memory for the weights; empty: the system's memory
-    // Called from time to time with the progress. May throw to stop loading.
+    // Called from time to time with the progress. It may throw an exception to stop loading.
     std::function<void(uint64_t done_bytes, uint64_t total_bytes)> progress;
 };
 
@@ -45,9 +45,9 @@ struct WeightBytes {
 WeightBytes weight_bytes(const ModelSource &source, const LoadOptions &options);
 
 // A matrix that is stored as several weights, each with some of its rows, in order. A file with
-// mixed K types may store the rows of q, k and v in different types. Then each run of rows with the
-// same type is a weight of its own. The parts are equal on every device, so that all devices have
-// the same ops.
+// mixed K types can store the rows of q, k and v in different types. Then neighbouring rows with
+// the same type form one weight. The parts are equal on every device, so that all devices have the
+// same ops.
 using RowParts = std::vector<std::unique_ptr<Weight>>;
 
 // The weights of a decoder layer. Matrices are [out, in]. Matrices that read the same input are
@@ -72,8 +72,8 @@ struct LayerWeights {
 };
 
 // A model's weights, or those of some of its layers, ready on the device of an executor. Keeps the
-// source mapped as long as a backend reads from it in place. During loading it releases the pages
-// of each tensor that are no longer needed.
+// source mapped as long as a backend reads from it in place. During loading, releases the pages of
+// each tensor that are no longer needed.
 class ModelWeights {
   public:
     ModelWeights(Executor &executor, std::shared_ptr<const ModelSource> source,
@@ -85,12 +85,13 @@ class ModelWeights {
     bool has_embedding() const { return embedding_ != nullptr && part_.first == 0; }
     bool has_output() const { return output_ != nullptr || tied_output_; }
     Weight &embedding() { return *embedding_; } // [vocab, hidden]
-    // The output projection, [vocab, hidden]. If the model uses the embedding for both, this is the
-    // embedding.
+    // The output projection, [vocab, hidden]. If the model has no separate output projection, this
+    // is the embedding.
     Weight &output() { return output_ ? *output_ : *embedding_; }
     const Tensor &final_norm() const { return final_norm_; } // f32 [hidden]
-    LayerWeights &layer(size_t i) { return layers_[i]; }     // the i-th of the part's
-    // Bytes of matrices that a decode step reads. Bandwidth is computed from this number.
+    LayerWeights &layer(size_t i) { return layers_[i]; }     // layer i of the loaded layers
+    // Bytes of the matrices that a decode step reads. The bandwidth in reports is computed from
+    // this number.
     uint64_t bytes_per_token(const Device &device) const;
     uint64_t bytes(const Device &device) const; // bytes on the device
     std::string dtype_name() const; // types of the matrices: "q8_0"; "bf16, f32" if they differ

@@ -5,7 +5,7 @@
 
 namespace keel {
 
-// The tensors that a graph's ops work on. They are made once, so that a step allocates nothing.
+// The tensors that a graph's ops work on. They are made once, so that a step allocates no memory.
 class Workspace {
   public:
     // Shapes without memory, for planning. logit_rows 0: the graph has no output projection.

@@ -37,8 +37,8 @@ int round_half_away(float x) {
     return whole + static_cast<int>(rest >= 0.5F) - static_cast<int>(rest <= -0.5F);
 }
 
-// The largest magnitude of a block, as the bits of a float. Compared as bits, NaN is larger than
-// every number. Unlike a maximum of floats, this loop may run in any order.
+// Returns the largest magnitude of a block, as the bits of a float. Compared as bits, NaN is larger
+// than every number. Unlike a maximum of floats, this loop can run in any order.
 int32_t largest_bits(const float *x) {
     int32_t largest = 0;
     for (size_t i = 0; i < block; ++i)
@@ -52,8 +52,8 @@ bool scale_fits(float d) {
     return std::fabs(d) <= f16_max; // if d is larger, GGML stores infinity; Keel refuses the block
 }
 
-// Writes a block whose values read as NaN, because it cannot hold the given values. So every use of
-// the block shows the error.
+// Writes a block whose values read as NaN, because the block cannot hold the given values. So every
+// use of the block shows the error.
 bool not_a_number(std::byte *out) {
     store(out, uint16_t{0x7E00});
     return false;
@@ -124,15 +124,15 @@ void dequantize_q4_0(const std::byte *in, float *y) {
 
 } // namespace
 
-// The three conversions below compute every case and choose by mask. Without branches, compilers
-// turn the loops over them into SIMD code.
+// Each of the three conversions below computes all cases and selects one by a mask. Without
+// branches, compilers turn loops that call these functions into SIMD code.
 uint16_t f32_to_f16(float value) {
     const uint32_t bits = std::bit_cast<uint32_t>(value);
     const uint32_t sign = (bits >> 16) & 0x8000U;
     const uint32_t magnitude = bits & 0x7FFFFFFFU;
     const uint32_t normal = (magnitude - 0x38000000U + 0xFFFU + ((magnitude >> 13) & 1U)) >> 13;
-    // Below 2^-14: the addition of 0.5 rounds the value to the bits of the subnormal. These are the
-    // low bits of the sum.
+    // Below 2^-14: the addition of 0.5 rounds the value to the bits of the subnormal. The low bits
+    // of the sum are these bits.
     const float below = std::bit_cast<float>(choose(magnitude < 0x38800000U, magnitude, 0U));
     const uint32_t subnormal = std::bit_cast<uint32_t>(below + 0.5F) - 0x3F000000U;
     const uint32_t nan = 0x7E00U | ((magnitude >> 13) & 0x1FFU);

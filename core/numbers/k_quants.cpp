@@ -21,8 +21,8 @@ float half_at(const std::byte *p) {
 
 // The scale and the minimum, six bits each, of one of the eight groups of 32 values in a block of
 // Q4_K or Q5_K. They are stored in 12 bytes. The low six bits of the first eight bytes hold the
-// scales and minima of groups 0 to 3. The scales and minima of groups 4 to 7 are split: their low
-// four bits are in the last four bytes, and their upper two bits are the top two bits of the first
+// scales and minima of groups 0 to 3. The scales and minima of groups 4 to 7 are split. Their low
+// four bits are in the last four bytes. Their upper two bits are the top two bits of the first
 // eight bytes.
 struct Group {
     float scale, minimum;

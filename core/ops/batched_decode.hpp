@@ -19,7 +19,7 @@ class BatchedDecode {
                                                  const keel_attention_args &attention,
                                                  const keel_batch_kv &kv);
 
-    // Queue the calls. Throw Error as Executor::run does.
+    // These functions queue the calls. They throw Error as Executor::run does.
     void qkv_prepare(const keel_qkv_args &args, const keel_batch_kv &kv);
     void attention(const keel_attention_args &args, const keel_batch_kv &kv);
 

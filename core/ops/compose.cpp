@@ -15,7 +15,7 @@ template <typename Args> Args plain(const Args &args, uint64_t features) {
     return copy;
 }
 
-// out = x * W^T; then the bias is added; then the previous content of out is added.
+// Composes matmul: out = x * W^T; then adds the bias; then adds the previous content of out.
 class ComposedMatmul final : public Composition {
   public:
     static std::unique_ptr<Composition> make(Ladder &ladder, const keel_matmul_args &a,
@@ -70,7 +70,7 @@ class ComposedMatmul final : public Composition {
     Tensor product_;
 };
 
-// residual += x; out = rms_norm(residual).
+// Composes add_rms_norm: residual += x; out = rms_norm(residual).
 class ComposedAddRmsNorm final : public Composition {
   public:
     static std::unique_ptr<Composition> make(Ladder &ladder, const keel_norm_args &a,
@@ -103,7 +103,7 @@ class ComposedAddRmsNorm final : public Composition {
     OpHandle add_, norm_;
 };
 
-// out += factor * a.
+// Composes scaled_add: out += factor * a.
 class ComposedScaledAdd final : public Composition {
   public:
     static std::unique_ptr<Composition> make(Ladder &ladder, const keel_elementwise_args &a,
@@ -210,8 +210,8 @@ class ComposedQkv final : public Composition {
     Tensor k_;
 };
 
-// Composes attention with scores. The scores are computed first, because attention's output may
-// overwrite q.
+// Composes attention with scores. The scores are computed first, because the output of attention
+// can overwrite q.
 class ComposedAttention final : public Composition {
   public:
     static std::unique_ptr<Composition> make(Ladder &ladder, const keel_attention_args &a,

@@ -8,8 +8,8 @@
 namespace keel {
 namespace {
 
-constexpr uint64_t staged_align = 64; // a copied region keeps the alignment of its source up to
-                                      // this value
+// up to this value, a copied region keeps the alignment of its source
+constexpr uint64_t staged_align = 64;
 
 } // namespace
 
@@ -32,8 +32,8 @@ bool Crossing::shares(bool whole_pages) {
     return *known;
 }
 
-// Returns the memory of `buffer` as a buffer of the other device. NULL if the device cannot import
-// it.
+// Returns the memory of `buffer` as a buffer of the other device. Returns NULL if the device cannot
+// import the memory.
 BufferPtr Crossing::import_all(const Buffer &buffer) {
     void *host = buffer.map();
     const bool fits =

@@ -11,8 +11,9 @@
 namespace keel {
 
 // Runs an op of one device's pipeline on another device. If the first device maps its buffers for
-// the host and the second imports host memory, both devices use the same bytes and only wait for
-// each other. If not, inputs are copied to the second device and outputs back.
+// the host and the second imports host memory, both devices use the same bytes. Then nothing is
+// copied; the devices only wait for each other. Otherwise inputs are copied to the second device,
+// and outputs are copied back.
 class Crossing final : private BufferWatch {
   public:
     Crossing(std::shared_ptr<Device> from, std::shared_ptr<Device> to);
@@ -22,29 +23,30 @@ class Crossing final : private BufferWatch {
 
     Device &to() const { return *to_; }
     // Returns true if the second device can use a buffer of the first device without a copy.
-    // `whole_pages`: the size of the buffer is a multiple of a page. The first call tries it with a
-    // buffer, because the backend's flags do not describe its driver. Throws as allocating and
-    // importing do.
+    // `whole_pages`: the size of the buffer is a multiple of a page. The first call tests this with
+    // a buffer, because the backend's flags do not describe its driver. Throws the errors of
+    // allocating and importing.
     bool shares(bool whole_pages = true);
-    // Bytes that one call with these args copies, in both directions. For tensors without a buffer
-    // (in a template), it assumes that they do not overlap, and that they are in shared memory if
-    // the devices can share buffers of this size.
+    // Returns the bytes that one call with these args copies, in both directions. In a template,
+    // tensors have no buffer. Then the function assumes that the tensors do not overlap. It also
+    // assumes that they are in shared memory if the devices can share buffers of this size.
     uint64_t bytes(keel_op op, const keel_op_args *args);
     keel_status run(keel_op op, const keel_op_args *args, const Weight *weight, keel_plan *plan);
     uint64_t copied_bytes() const { return copied_; }
 
   private:
     // Part of a buffer of the first device that tensors of the args use. Overlapping parts form one
-    // region. So in-place operands stay in place, and copying one output back cannot overwrite
-    // another output with old data.
+    // region. So an operand that is both input and output stays one region. Copying one output back
+    // also cannot overwrite another output with old data.
     struct Region {
         keel_buffer *source = nullptr;
-        uint64_t begin = 0, end = 0;       // bytes of the source
-        bool fill = false;                 // true: the content must also be copied to the other
-                                           // device
-        bool back = false;                 // it is written there
+        uint64_t begin = 0, end = 0; // bytes of the source
+        bool fill = false;           // true: the content must also be copied to the other
+                                     // device
+        // true: the op writes to the region, so it is copied back
+        bool back = false;
         std::vector<size_t> tensors;       // indices into OpCall::tensors()
-        const keel_tensor *same = nullptr; // templates only
+        const keel_tensor *same = nullptr; // used only for templates
     };
 
     std::vector<Region> regions_of(const OpCall &call);

@@ -17,9 +17,9 @@ void Ladder::set_trace(Trace *trace) {
     if (fallback_ != nullptr) fallback_->stream().set_trace(trace);
 }
 
-// The reference's op_plan checks the rules of every op. If it calls a template invalid, Keel has a
-// bug. KEEL_E_UNSUPPORTED is not a bug, because a backend may support a dtype or feature that the
-// reference does not.
+// The reference's op_plan checks the rules of every op. If op_plan returns KEEL_E_INVALID_ARG, Keel
+// has a bug. KEEL_E_UNSUPPORTED is not a bug, because a backend can support a dtype or feature that
+// the reference does not.
 void Ladder::check_template(keel_op op, keel_op_args *args, const OpTag &tag,
                             const Weight *weight) {
     OpCall call(op, args);
@@ -94,8 +94,8 @@ OpHandle Ladder::settle_native(keel_op op, keel_op_args *args, const OpTag &tag,
     planned->template_ = OpCall(op, args).without_memory();
     set_weight(op, args, weight, *device_);
     if (!has_plans(table)) {
-        planned->kernel_ = "as it comes"; // the backend has no plans, so it may refuse the first
-                                          // call, see demote()
+        // the backend has no plans, so it can refuse the first call, see demote()
+        planned->kernel_ = "as it comes";
         return planned;
     }
     const keel_status status = device_->with_memory(
@@ -119,7 +119,7 @@ OpHandle Ladder::settle_native(keel_op op, keel_op_args *args, const OpTag &tag,
     return planned;
 }
 
-// Tries the rungs on other devices that are below the current rung of the op.
+// Tries the rungs below the current rung of the op that use another device.
 bool Ladder::settle_elsewhere(PlannedOp &op, keel_op_args *args) {
     const bool try_fallback =
         op.rung_ != Rung::fallback && fallback_ != nullptr && fallback_ != device_;
@@ -211,7 +211,7 @@ uint64_t Ladder::crossed_bytes() const {
 }
 
 // Called if a backend refuses a call without a side effect. This happens if the backend has no
-// plans, or if a call contradicts its plan. Moves the op to the next rung and logs it.
+// plans, or if a call contradicts its plan. Moves the op to the next rung and logs the move.
 void Ladder::demote(PlannedOp &op, keel_op_args *args) {
     const std::string message = take_message(),
                       reason = message.empty() ? "the call was refused" : message;
@@ -227,7 +227,7 @@ void Ladder::demote(PlannedOp &op, keel_op_args *args) {
         op.device_->table().plan_destroy(op.device_->ctx(), op.plan_);
     }
     op.plan_ = nullptr;
-    // Plans the next rung for the largest shapes, like the first rung, because the current call may
+    // Plans the next rung for the largest shapes, like the first rung, because the current call can
     // be smaller.
     keel_op_args *planned = op.template_.args();
     if (op.rung_ == Rung::native &&

@@ -11,7 +11,7 @@
 
 namespace keel {
 
-// The fallback ladder: decides who runs an op that the backend may not have. The rungs are the
+// The fallback ladder: decides what runs an op that the backend may not have. The rungs are the
 // backend's own op, a composition of its smaller ops, the fallback backend, and the core's
 // reference. An op is settled (its rung is chosen) when it is planned.
 class Ladder {
@@ -22,11 +22,11 @@ class Ladder {
 
     Device &device() const { return *device_; }
 
-    // `args` is a template, as keel_backend.op_plan requires. Its members for the weight are filled
-    // in from `weight`, which is prepared on the device that will run the op.
+    // `args` is a template, as keel_backend.op_plan requires. settle() prepares `weight` on the
+    // device that will run the op, and sets the members for the weight in `args`.
     OpHandle settle(keel_op op, keel_op_args *args, const OpTag &tag, Weight *weight);
-    // Returns NULL if the device itself does not have this op. Then `reason`, if it is not NULL,
-    // gets the reason.
+    // Returns NULL if the device itself does not have this op. If the result is NULL and `reason`
+    // is not, `reason` gets the reason.
     OpHandle settle_native(keel_op op, keel_op_args *args, const OpTag &tag, Weight *weight,
                            std::string *reason = nullptr);
     template <typename Args>
@@ -36,17 +36,17 @@ class Ladder {
     // Call it if the backend refused a call of the op. Settles the op on the next rung and logs a
     // warning.
     void demote(PlannedOp &op, keel_op_args *args);
-    // The crossing to the other device on which an op is settled.
+    // Returns the crossing to the other device on which an op is settled.
     Crossing &crossing(const PlannedOp &op) { return crossing_to(op.device_); }
-    // Memory for the intermediate result of a composition. All compositions use the same memory, so
-    // it is valid until the next composed op.
+    // Returns memory for the intermediate result of a composition. All compositions use the same
+    // memory, so the memory is valid until the next composed op.
     Tensor scratch(const keel_tensor &like);
 
-    // The best kind of buffer for tensors that several ops use. If an op runs on another device, it
-    // is a kind that the host can access. Call it after all ops were planned.
+    // Returns the best kind of buffer for tensors that several ops use. If an op runs on another
+    // device, this is a kind that the host can access. Call it after all ops were planned.
     keel_buffer_kind placement() const;
     bool any_fallback() const { return crossings_planned_ > 0; }
-    // A lost device that ops need. NULL if no device was lost.
+    // Returns a lost device that ops need, or NULL if no device was lost.
     const Device *lost_device() const;
     uint64_t crossed_bytes() const; // bytes copied between devices so far
     void set_trace(Trace *trace);

@@ -102,7 +102,7 @@ template <typename T> void OpCall::link(const T *const &pointer, const T &target
     link_[links_++] = {offset(&pointer), offset(&target)};
 }
 
-// If there is a handle, the tensor is ignored and may be invalid.
+// If the call has a handle, the tensor is ignored and can be invalid.
 void OpCall::add_weight(keel_weight *const &weight, const keel_tensor *&tensor) {
     weight_at_ = offset(&weight);
     weight_tensor_at_ = offset(&tensor);

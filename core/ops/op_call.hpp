@@ -12,9 +12,9 @@
 namespace keel {
 
 // A call of an op as a value: the op, its args, and copies of all structs and tensor descriptors
-// that they point to. It outlives the caller's args and can be changed and compared. Buffers,
-// weights and plans are not copied. It has many functions because it gives access to the args of 29
-// ops: tensors, caches, tables, lists and numbers.
+// that they point to. The value outlives the caller's args and can be changed and compared.
+// Buffers, weights and plans are not copied. The class has many functions because it gives access
+// to the args of 29 ops: tensors, caches, tables, lists and numbers.
 class OpCall {
   public:
     enum class Access : uint8_t { in, out, in_out };
@@ -22,8 +22,8 @@ class OpCall {
         keel_tensor tensor;
         Access access;
         const char *name; // "x", "kv.k"
-        // The caller's descriptor, which may no longer exist. Use it only to check whether two
-        // operands are the same tensor.
+        // The caller's descriptor. It can be deleted already. Use the pointer only to check whether
+        // two operands are the same tensor.
         const keel_tensor *given;
         uint16_t at; // used only by OpCall: the offset of the pointer to the tensor in the args
     };
@@ -36,10 +36,11 @@ class OpCall {
     void assign(keel_op op, const keel_op_args *args);
 
     keel_op op() const { return op_; }
-    // Valid until the call is moved, copied to or destroyed, or its operands change.
+    // The pointer is valid until the call is moved, copied to or destroyed, or until its operands
+    // change.
     keel_op_args *args();
     template <typename Args> Args &as() { return *reinterpret_cast<Args *>(args()); }
-    // The tensors that the args name, in the order of their members.
+    // Returns the tensors that the args name, in the order of their members.
     std::span<Operand> tensors() { return operands_; }
     std::span<const Operand> tensors() const { return operands_; }
 
@@ -49,8 +50,8 @@ class OpCall {
 
     // Returns a copy without buffers and plan, for use as a template.
     OpCall without_memory() const;
-    // Writes everything on which the call depends. The bytes of two calls are equal if and only if
-    // both calls request the same work from the backend.
+    // Writes everything on which the call depends. Two calls have equal bytes if and only if they
+    // request the same work from the backend.
     void bytes(std::vector<std::byte> &out) const;
     // Calls visit(handle) for each buffer, weight and plan that the call names.
     template <typename Visit> void list_handles(const Visit &visit) const {

@@ -15,7 +15,7 @@ const char *form_name(StepForm form) {
     return "";
 }
 
-// The first part of a label: the form of the step, and the layer.
+// Returns the first part of a label: the form of the step, and the layer.
 std::string prefix_text(const OpTag &tag) {
     if (tag.form == StepForm::none) return {};
     if (tag.role == Role::argmax) return tag.form == StepForm::batch ? "batched " : "";

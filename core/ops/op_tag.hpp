@@ -22,7 +22,7 @@ enum class Role : uint8_t {
     qkv_prepare,
     tapped_qkv_prepare, // replaces qkv_prepare if the op also writes by-products for a policy
     attention,
-    tapped_attention, // in place of attention, as above
+    tapped_attention, // replaces attention if the op also writes by-products for a policy
     attention_out,
     post_attention_norm,
     attention_add,
@@ -75,9 +75,9 @@ struct OpTag {
     bool operator==(const OpTag &) const = default;
 };
 
-// The name of the role, and the number of the part if it is not the first: "qkv, part 2".
+// Returns the name of the role. Adds the number of the part if it is not the first: "qkv, part 2".
 std::string part_text(const OpTag &tag);
-// Form and layer, then the part: "decode layer 3: down". It ends with part_text().
+// Returns form, layer and part: "decode layer 3: down". The text ends with part_text().
 std::string label_text(const OpTag &tag);
 
 } // namespace keel

@@ -30,8 +30,8 @@ class Composition {
     virtual std::string kernel() const = 0; // "matmul + add_bias"
 };
 
-// An op of the pipeline whose rung, kernel and plan are chosen. Made by Executor::plan, destroyed
-// before the executor.
+// An op of the pipeline whose rung, kernel and plan are chosen. Executor::plan makes it. It must be
+// destroyed before the executor.
 class PlannedOp {
   public:
     ~PlannedOp();
@@ -41,11 +41,12 @@ class PlannedOp {
     keel_op op() const { return op_; }
     const OpTag &tag() const { return tag_; }
     const std::string &label() const { return label_; } // "decode layer 3: down"
-    // The end of the label: "down". It ends with a zero byte.
+    // Returns the end of the label: "down". The text ends with a zero byte.
     std::string_view part() const { return std::string_view(label_).substr(part_at_); }
     Rung rung() const { return rung_; }
     const std::string &kernel() const { return kernel_; }
-    const std::string &reason() const { return reason_; } // why not native; empty if it is
+    // why the op is not native; empty if it is native
+    const std::string &reason() const { return reason_; }
     uint64_t scratch_bytes() const { return scratch_bytes_; }
     // Bytes that one call of the planned shape copies between devices. 0: the devices share memory,
     // or the op runs on the pipeline's own device.
@@ -53,8 +54,8 @@ class PlannedOp {
     const Weight *weight() const { return weight_; }
 
   private:
-    friend class Ladder;   // settles it
-    friend class Executor; // runs it
+    friend class Ladder;   // sets the rung
+    friend class Executor; // runs the op
     PlannedOp(keel_op op, const OpTag &tag, Weight *weight)
         : op_(op), tag_(tag), label_(label_text(tag)),
           part_at_(label_.size() - part_text(tag).size()), weight_(weight) {}
@@ -67,8 +68,8 @@ class PlannedOp {
     Rung rung_ = Rung::native;
     std::string kernel_, reason_;
     uint64_t scratch_bytes_ = 0, crossing_bytes_ = 0;
-    std::shared_ptr<Device> device_; // where it runs
-    keel_plan *plan_ = nullptr;      // on device_
+    std::shared_ptr<Device> device_; // the device that runs the op
+    keel_plan *plan_ = nullptr;      // the plan on device_
     std::unique_ptr<Composition> composition_;
     OpCall template_; // the template of the op, for settling it again if the backend refuses a call
 };

@@ -71,9 +71,10 @@ bool StepRecorder::fits_current() const {
     return current_ != nullptr && at < current_->ops.size() && current_->ops[at]->bytes == bytes_;
 }
 
-// Looks for another recording that begins with this step's ops so far. Its next op must be the
-// current op; at the end of the step, the recording must also end. Uses this recording, or returns
-// false if there is none.
+// The step has been equal to a recording so far, but differs from it in the current op. Looks for
+// another recording that begins with the ops of this step, including the current op. At the end of
+// the step, the recording must end there too. Returns true if there is such a recording, and uses
+// it from now on.
 bool StepRecorder::change_over() {
     const size_t at = labels_.size();
     const bool ends = bytes_.empty();
@@ -105,7 +106,7 @@ bool StepRecorder::take(const PlannedOp &op, const keel_op_args *args) {
     return keep_recording(op, args);
 }
 
-// Begins a recording, and first records the ops of this step that matched the earlier recording.
+// Begins a recording. First records the ops of this step that matched the previous recording.
 bool StepRecorder::record_from_here() {
     device_.require_alive("recording a step");
     HostServices::drop_error();
@@ -141,8 +142,8 @@ bool StepRecorder::keep_recording(const PlannedOp &op, const keel_op_args *args)
     if (status == KEEL_E_DEVICE_LOST)
         device_.fail(status, fmt::format("{} ({})", op.label(), op_name(op.op())));
     if (status != KEEL_OK) {
-        // Continues as an ordinary step. There the op reports its own error, or moves to the next
-        // rung of the ladder.
+        // The step continues as an ordinary step. There the op reports its own error, or moves to
+        // the next rung of the ladder.
         throw_away();
         queue_one_by_one();
         note_miss();
@@ -226,7 +227,8 @@ void StepRecorder::end() {
     device_.stream().set_held_back(nullptr);
 }
 
-// Keeps the fresh recording. If the list is full, replaces the least recently used one.
+// Adds the new recording to kept_. If kept_ is full, replaces the recording that was used least
+// recently.
 void StepRecorder::file(keel_recording *handle) {
     auto fresh = std::make_unique<Recording>();
     fresh->handle = handle;
@@ -273,7 +275,7 @@ void StepRecorder::forget(const void *handle) noexcept {
         return found;
     });
     if ((state_ == State::comparing && current_ != nullptr && names(current_)) || fresh) {
-        try { // ops of this step that are not queued yet may use it, so they are queued now
+        try { // ops of this step that are not queued yet can use the handle, so they are queued now
             interrupt();
         } catch (...) {
             failure_ = std::current_exception();

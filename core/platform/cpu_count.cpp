@@ -14,7 +14,7 @@ namespace {
 namespace fs = std::filesystem;
 
 uint32_t affinity_cpus() {
-    // The kernel's mask may be larger than cpu_set_t. If the buffer is too small, the call fails
+    // The kernel's mask can be larger than cpu_set_t. If the buffer is too small, the call fails
     // with EINVAL.
     for (size_t bits = 1024; bits <= (size_t{1} << 20); bits *= 4) {
         std::vector<unsigned long> mask(bits / (8 * sizeof(unsigned long)));
@@ -26,8 +26,8 @@ uint32_t affinity_cpus() {
     return std::thread::hardware_concurrency();
 }
 
-// The number of processors that "QUOTA PERIOD" in cpu.max allows, rounded up. "max" and a missing
-// file allow all processors.
+// Returns the number of processors that "QUOTA PERIOD" in cpu.max allows, rounded up. The text
+// "max" and a missing file allow all processors.
 uint32_t quota_cpus(const fs::path &group) {
     constexpr uint32_t all = std::numeric_limits<uint32_t>::max();
     std::ifstream in(group / "cpu.max");
@@ -45,7 +45,7 @@ uint32_t usable_cpus(const fs::path &proc, const fs::path &cgroup) {
     std::ifstream in(proc / "self" / "cgroup");
     for (std::string line; std::getline(in, line);) {
         if (line.rfind("0::/", 0) != 0) continue;
-        // Any group from the leaf to the root may have a quota.
+        // each cgroup from the leaf to the root can have a quota
         for (fs::path group = fs::path(line.substr(4)).lexically_normal();;
              group = group.parent_path()) {
             cpus = std::min(cpus, quota_cpus(cgroup / group));

@@ -12,7 +12,7 @@ namespace {
 
 using Bytes = std::span<const std::byte>;
 
-// Returns a copy, because data in the file may be unaligned.
+// Returns a copy, because data in the file can be unaligned.
 template <typename T> std::optional<T> read_at(Bytes file, uint64_t offset) {
     if (offset > file.size() || file.size() - offset < sizeof(T)) return std::nullopt;
     T value;
@@ -26,7 +26,7 @@ bool is_native_elf(const ElfW(Ehdr) & header) {
            header.e_phentsize == sizeof(ElfW(Phdr));
 }
 
-// One entry of the table of segments; `index` counts from 0.
+// Returns one entry of the table of segments. `index` counts from 0.
 std::optional<ElfW(Phdr)> segment(Bytes file, const ElfW(Ehdr) & header, uint16_t index) {
     if (header.e_phoff > file.size()) return std::nullopt;
     return read_at<ElfW(Phdr)>(file, header.e_phoff + uint64_t{index} * sizeof(ElfW(Phdr)));
@@ -44,7 +44,7 @@ std::optional<uint64_t> file_offset(Bytes file, const ElfW(Ehdr) & header, uint6
     return std::nullopt;
 }
 
-// The table of dynamic strings. Each name in it ends with a 0 byte.
+// Returns the table of dynamic strings. Each name in it ends with a 0 byte.
 std::string_view dynamic_strings(Bytes file) {
     const auto header = read_at<ElfW(Ehdr)>(file, 0);
     if (!header || !is_native_elf(*header)) return {};

@@ -8,7 +8,7 @@ namespace keel {
 
 #if defined(__x86_64__)
 
-// the bits that operations set (such as "inexact"); they are a status, not a mode
+// the bits that operations set (such as "inexact"); these bits are a status, not a mode
 constexpr uint32_t sticky_flags = 0x3f;
 
 uint32_t fpu_mode() noexcept { return _mm_getcsr() & ~sticky_flags; }

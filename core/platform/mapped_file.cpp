@@ -20,8 +20,8 @@ namespace {
                 std::generic_category().message(error));
 }
 
-// Closes the descriptor when the constructor ends, also after an exception. The mapping does not
-// need the descriptor.
+// Closes the file descriptor when the constructor ends, also after an exception. The mapping does
+// not need the descriptor.
 class Descriptor {
   public:
     explicit Descriptor(int fd) : fd_(fd) {}
@@ -49,7 +49,7 @@ int system_advice(MappedFile::Advice advice) {
 } // namespace
 
 MappedFile::MappedFile(const std::filesystem::path &path) : path_(path.string()) {
-    // O_NONBLOCK, because opening a pipe must not wait for a writer. It has no effect on regular
+    // O_NONBLOCK: opening a pipe must not wait for a writer. The flag has no effect on regular
     // files.
     const Descriptor fd(::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
     if (fd.get() < 0) refuse(path_, "open", errno);
@@ -107,7 +107,7 @@ void MappedFile::drop(uint64_t offset, uint64_t length) const noexcept {
     if (offset >= size_) return;
     const uint64_t page = page_size();
     uint64_t end = offset + std::min(length, size_ - offset);
-    // If the range ends at the end of the file, its whole last page may be dropped, because the
+    // If the range ends at the end of the file, its whole last page can be dropped, because the
     // page has no other data.
     if (end != size_) end -= end % page;
     const uint64_t begin = (offset + page - 1) / page * page;

@@ -36,13 +36,13 @@ class MappedFile {
         return {data_, static_cast<size_t>(size_)};
     }
 
-    // Gives the system a hint for a range of the file. It affects only the speed. Errors of the
-    // system are ignored.
+    // Gives the system a hint for a range of the file. The hint affects only the speed. Errors of
+    // the system are ignored.
     void advise(Advice advice, uint64_t offset = 0, uint64_t length = to_end) const noexcept;
 
-    // Returns the pages that are wholly inside the range to the system. They leave this process's
-    // resident set, but may stay in the file cache, so the next start is fast. Using the range
-    // again reads it again.
+    // Gives pages back to the system: all pages that are wholly inside the range. The pages leave
+    // this process's resident set. They can stay in the file cache, so the next start is fast.
+    // Using the range again reads it again.
     void drop(uint64_t offset, uint64_t length) const noexcept;
 
   private:

@@ -18,7 +18,7 @@ namespace {
 namespace fs = std::filesystem;
 constexpr uint64_t huge_page = uint64_t{2} << 20;
 
-// The number in a file that has one number, such as memory.current. nullopt for "max" and for any
+// Reads a file that has one number, such as memory.current. Returns nullopt for "max" and for any
 // other text.
 std::optional<uint64_t> read_number(const fs::path &path) {
     std::ifstream in(path);
@@ -27,7 +27,7 @@ std::optional<uint64_t> read_number(const fs::path &path) {
     return std::nullopt;
 }
 
-// The number after `key` in a file of "key value" or "Key:   value kB" lines.
+// Returns the number after `key` in a file of "key value" or "Key:   value kB" lines.
 std::optional<uint64_t> read_field(const fs::path &path, std::string_view key) {
     std::ifstream in(path);
     std::string line;
@@ -52,8 +52,9 @@ const GroupFiles version_2 = {{"memory.max", "memory.high"}, "memory.current", "
 const GroupFiles version_1 = {
     {"memory.limit_in_bytes"}, "memory.usage_in_bytes", "total_inactive_file "};
 
-// All groups from the leaf to the root, because each may have a limit. Inside a container the path
-// may not exist below the mount. Then the root of the mount is the container's group.
+// Returns all groups from the leaf to the root, because each group can have a limit. Inside a
+// container, the folder `path` can be missing below the mount. Then the root of the mount is the
+// container's group.
 std::vector<fs::path> up_to_root(const fs::path &mount, const std::string &path) {
     std::vector<fs::path> groups;
     for (fs::path group = fs::path(path).lexically_normal();; group = group.parent_path()) {
@@ -64,8 +65,9 @@ std::vector<fs::path> up_to_root(const fs::path &mount, const std::string &path)
 }
 
 struct Groups {
-    std::vector<fs::path> unified; // version 2, leaf first; hybrid systems have it in a subfolder
-    std::vector<fs::path> memory;  // version 1, if it has the memory controller
+    // groups of version 2, leaf first; a system with both versions has them in a subfolder
+    std::vector<fs::path> unified;
+    std::vector<fs::path> memory; // groups of version 1, if version 1 has the memory controller
 };
 
 // Parses lines such as "0::/path" (version 2) and "4:memory:/path" (version 1).
@@ -132,8 +134,8 @@ PageBuffer::PageBuffer(uint64_t bytes, std::string_view what) {
         throw_error(ErrorKind::resource, "{}: the system refused {} of memory", what,
                     format_bytes(bytes));
     }
-    // Asks for huge pages. Without them, address translation makes the reading of large weights
-    // slow. The result is ignored.
+    // Asks for huge pages. Without huge pages, address translation makes the reading of large
+    // weights slow. A refusal is ignored.
     if (huge) ::madvise(block, static_cast<size_t>(bytes / huge_page * huge_page), MADV_HUGEPAGE);
     data_.reset(static_cast<std::byte *>(block));
     size_ = static_cast<size_t>(bytes);
@@ -145,7 +147,7 @@ uint64_t resident_bytes() noexcept {
         uint64_t size = 0;
         uint64_t resident = 0;
         if (in >> size >> resident) return resident * page_size();
-    } catch (...) { // a failed reading is not an error
+    } catch (...) { // a failed read is not an error
     }
     return 0;
 }

@@ -11,7 +11,7 @@
 
 namespace keel {
 
-// The size of a memory page in bytes, a power of two.
+// Returns the size of a memory page in bytes, a power of two.
 uint64_t page_size() noexcept;
 
 // A block of memory that begins on a page boundary. A large block begins on a huge page, and asks
@@ -37,7 +37,7 @@ class PageBuffer {
     size_t size_ = 0;
 };
 
-// The memory of this process in RAM: now, and at its maximum. 0 if unknown.
+// Return the memory of this process in RAM: now, and at its maximum. 0 if unknown.
 uint64_t resident_bytes() noexcept;
 uint64_t peak_resident_bytes() noexcept;
 
@@ -56,14 +56,15 @@ struct MemoryInfo {
 MemoryInfo memory_info(const std::filesystem::path &proc = "/proc",
                        const std::filesystem::path &cgroup = "/sys/fs/cgroup");
 
-// The folders of the process's cgroup v2 and of its parents, leaf first. They may not exist.
+// Returns the folders of the process's cgroup v2 and of its parents, leaf first. The folders may
+// not exist.
 std::vector<std::filesystem::path>
 memory_groups(const std::filesystem::path &proc = "/proc",
               const std::filesystem::path &cgroup = "/sys/fs/cgroup");
 
 // Throws Error(resource) "WHAT: needs 4.1 GiB of memory, 1.0 GiB is available (system memory);
 // CURE" if `bytes` is more than the available memory. Call it before memory is allocated. If the
-// memory is unknown, it never throws.
+// available memory is unknown, the function never throws.
 void require_memory(uint64_t bytes, std::string_view what, std::string_view cure,
                     const MemoryInfo &info);
 

@@ -23,7 +23,7 @@ NewFile::NewFile(std::filesystem::path path, Readers readers) : path_(std::move(
             printable(path_.string(), 400));
     const mode_t mode = readers == Readers::owner ? 0600 : 0666;
     for (int attempt = 0; attempt < 100;
-         ++attempt) { // killed programs may have left files with these names
+         ++attempt) { // a program that was killed can have left a file with this name
         beside_ = fmt::format("{}.part-{}-{}", path_.string(), ::getpid(), attempt);
         fd_ = ::open(beside_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
         if (fd_ >= 0 || errno != EEXIST) break;

@@ -9,9 +9,9 @@
 namespace keel {
 
 // A file that is never visible in an incomplete state. It is written under a temporary name in the
-// same folder. publish() renames it to its final name; without publish() it is removed. Throws
-// Error(input) if the path is already something other than a file, or if no file can be made in the
-// folder. Throws Error(runtime) if writing fails.
+// same folder. publish() renames it to its final name. Without publish() the temporary file is
+// removed. Throws Error(input) if something other than a file already exists at the path, or if no
+// file can be made in the folder. Throws Error(runtime) if writing fails.
 class NewFile {
   public:
     enum class Readers {
@@ -36,8 +36,8 @@ class NewFile {
     int fd_ = -1;
 };
 
-// Writes a text to a file, which is never visible in an incomplete state. The umask decides who may
-// read it. Throws as NewFile does.
+// Writes a text to a file. The file is never visible in an incomplete state. The umask decides who
+// may read it. Throws as NewFile does.
 void write_whole_file(const std::filesystem::path &path, std::string_view text);
 
 } // namespace keel

@@ -44,7 +44,7 @@ class Linux final : public SystemMonitor {
                 reading.stalled_where = file.string();
                 break;
             }
-        } catch (...) { // out of memory; the next reading may succeed
+        } catch (...) { // out of memory; the next reading can succeed
         }
         return reading;
     }

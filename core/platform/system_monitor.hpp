@@ -26,20 +26,20 @@ class SystemMonitor {
     SystemMonitor(const SystemMonitor &) = delete;
     SystemMonitor &operator=(const SystemMonitor &) = delete;
 
-    // Any thread may call it. It takes a few tenths of a millisecond. It never throws; values that
-    // cannot be read are unknown.
+    // Any thread may call it. A call takes a few tenths of a millisecond. It never throws; values
+    // that cannot be read are unknown.
     virtual MemoryReading read() noexcept = 0;
 };
 
-// The monitor of this machine: memory_info(), and PSI of the process's control group, or of the
-// system if the group has none. Each reading opens the files again, so it sees limits that change
-// while a model runs. Tests pass other folders to simulate a system.
+// The monitor of this machine. It reads memory_info(), and the PSI of the process's control group.
+// If the group has no PSI, it reads the PSI of the system. Each reading opens the files again, so
+// it sees limits that change while a model runs. Tests pass other folders to simulate a system.
 std::shared_ptr<SystemMonitor>
 system_monitor(const std::filesystem::path &proc = "/proc",
                const std::filesystem::path &cgroup = "/sys/fs/cgroup");
 
-// Returns memory that the process's allocator holds free to the system, if the C library supports
-// it. Takes a few milliseconds.
+// Gives memory that the process's allocator holds free back to the system, if the C library
+// supports this. Takes a few milliseconds.
 void return_free_memory() noexcept;
 
 } // namespace keel

@@ -38,9 +38,8 @@ void pause_cpu() noexcept {
 #if defined(__x86_64__) || defined(__i386__)
     _mm_pause();
 #elif defined(__aarch64__)
-    asm volatile("isb" ::
-                     : "memory"); // uses isb, because it waits about as long as x86's pause;
-                                  // `yield` does nothing on most cores
+    // uses isb, because isb waits about as long as x86's pause; `yield` does nothing on most cores
+    asm volatile("isb" ::: "memory");
 #endif
 }
 
@@ -96,7 +95,8 @@ class alignas(cache_line) Spin {
     uint32_t failures_ = 0;
 };
 
-// The processors on which this thread may run, beginning with the processor after its current one.
+// Returns the processors on which this thread may run, beginning with the processor after its
+// current one.
 std::vector<int> cpus_after_mine() {
     std::vector<int> cpus;
     cpu_set_t set;
@@ -114,7 +114,7 @@ void pin_this_thread(int cpu) noexcept {
     cpu_set_t set;
     CPU_ZERO(&set);
     CPU_SET(cpu, &set);
-    // a hint; a refusal only costs speed
+    // pinning is a hint; if the system refuses, only speed is lost
     static_cast<void>(::sched_setaffinity(0, sizeof set, &set));
 }
 
@@ -138,7 +138,7 @@ struct ThreadTeam::State {
     uint32_t forks = fork_count.load(std::memory_order_relaxed);
 
     // The running region. The thread that calls run() writes these members before it sets `go`. The
-    // workers read them after `go` was set.
+    // workers read them after `go` is set.
     Body body = nullptr;
     void *user = nullptr;
     uint32_t size = 0;
@@ -165,18 +165,19 @@ void ThreadTeam::State::work(ThreadTeam &team, Worker &self, uint32_t index) noe
         if (stop.load(std::memory_order_acquire)) return;
         was_crowded = crowded;
         body(user, Region(team, index, size));
-        // After the last decrement the caller may write the members above. So nothing below reads
-        // them.
+        // After the last decrement, the caller may write the members above. So the code below does
+        // not read these members.
         if (pending.value.fetch_sub(1, std::memory_order_seq_cst) == 1) pending.value.notify_one();
     }
 }
 
-// Makes threads until a region of `wanted` workers can run. Returns false if the system refuses.
-// If the team has all processors, each worker is pinned to its own. Schedulers tend to place a
-// woken thread on the processor of the thread that woke it, and two threads on one processor that
-// wait for each other are slow. The caller is never pinned, because threads that it creates later
-// would inherit the mask. A smaller team is not pinned, because two processes could pin their
-// threads to the same processors and share these processors all the time.
+// Makes threads until a region of `wanted` workers can run. Returns false if the system refuses a
+// thread.
+// If the team has all processors, each worker is pinned to its own processor. Schedulers tend to
+// place a woken thread on the processor of the thread that woke it. Two threads on one processor
+// that wait for each other are slow.
+// The caller is never pinned, because threads that it creates later would inherit the mask. A
+// smaller team is not pinned, because two processes could pin their threads to the same processors.
 bool ThreadTeam::State::grow(ThreadTeam &team, uint32_t wanted) noexcept {
     try {
         std::vector<int> cpus = cpus_after_mine();
@@ -226,9 +227,9 @@ ThreadTeam::ThreadTeam(uint32_t cpus)
 }
 
 ThreadTeam::~ThreadTeam() {
-    // A child process after fork() has the handles of the threads, but not the threads. So it
-    // cannot join them, and destroying a joinable handle would terminate the process. So the state
-    // is never freed.
+    // A child process after fork() has the handles of the threads, but not the threads. So the
+    // child cannot join the threads, and destroying a joinable handle would terminate the process.
+    // Therefore the state is never freed.
     if (state_->forks != fork_count.load(std::memory_order_relaxed))
         static_cast<void>(state_.release());
 }

@@ -6,9 +6,9 @@
 
 namespace keel {
 
-// The number of processors that this process can use: the affinity mask, limited by the CPU quota
-// of the process's cgroup v2 and its parents (rounded up). At least 1. Tests pass other folders to
-// simulate a system.
+// Returns the number of processors that this process can use, at least 1. The number comes from the
+// affinity mask. The CPU quota of the process's cgroup v2 and of its parents, rounded up, limits
+// the number. Tests pass other folders to simulate a system.
 uint32_t usable_cpus(const std::filesystem::path &proc = "/proc",
                      const std::filesystem::path &cgroup = "/sys/fs/cgroup");
 
@@ -25,8 +25,9 @@ class ThreadTeam {
       public:
         uint32_t worker() const noexcept { return worker_; } // 0 for the caller of run()
         uint32_t size() const noexcept { return size_; }
-        // Waits until all workers have called it. Afterwards each worker sees the writes that the
-        // other workers made before the call. All workers must call it equally often.
+        // Waits until all workers have called barrier(). After the barrier, each worker sees the
+        // writes that the other workers made before it. All workers must call barrier() equally
+        // often.
         void barrier() const noexcept;
 
       private:
@@ -48,17 +49,17 @@ class ThreadTeam {
         no_threads, // the system refused to create a thread; nothing ran
     };
 
-    // `cpus` is the number of processors that the team may expect to have. In a region with more
-    // workers, threads park at once instead of spinning. 0: usable_cpus().
+    // `cpus` is the number of processors that the team can use. In a region with more workers than
+    // `cpus`, threads park at once instead of spinning. 0: usable_cpus().
     explicit ThreadTeam(uint32_t cpus = 0);
     ~ThreadTeam();
     ThreadTeam(const ThreadTeam &) = delete;
     ThreadTeam &operator=(const ThreadTeam &) = delete;
 
-    // Runs `body` on `size` workers and returns when all have finished. 0: one worker for each
-    // processor. The calling thread is worker 0. With size 1, run() only calls the body. If several
-    // threads call run(), their regions run one after the other. After fork(), the team in the
-    // child process starts without threads.
+    // Runs `body` on `size` workers and returns when all have finished. `size` 0: one worker for
+    // each processor. The calling thread is worker 0. With size 1, run() only calls the body. If
+    // several threads call run(), their regions run one after the other. After fork(), the team in
+    // the child process starts without threads.
     Result run(uint32_t size, Body body, void *user) noexcept;
 
     uint32_t cpus() const noexcept { return cpus_; }

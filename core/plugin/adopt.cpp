@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::string_view blame = "this is a fault of the plugin: report it to its author";
 
-// A slot of a table, and whether the plugin has it.
+// A function pointer of a table, and whether the plugin sets it.
 struct Slot {
     std::string_view name;
     bool set;
@@ -37,7 +37,7 @@ T adopt(const void *vtable, uint32_t required, const char *struct_name, const st
     const keel_header theirs = *static_cast<const keel_header *>(vtable);
     T mine;
     if (keel_adopt(&mine, sizeof mine, vtable, required) == KEEL_OK) {
-        // A size that is not a multiple of a pointer's size would end within a slot.
+        // If the size is not a multiple of a pointer's size, the table ends within a pointer.
         if (mine.h.struct_size % sizeof(void *) == 0) return mine;
         throw_error(
             ErrorKind::plugin,

@@ -39,8 +39,9 @@ void KEEL_CALL write_log(const keel_host *, keel_log_level level, const char *ut
     try {
         const auto to = levels[std::clamp<keel_log_level>(level, KEEL_LOG_TRACE, KEEL_LOG_ERROR)];
         if (log().should_log(to)) log().write(to, printable(utf8, 2000));
-    } catch (...) { // if there is no memory for a log line, the line is dropped, because no
-                    // exception may reach a plugin
+    } catch (...) {
+        // if there is no memory for a log line, the line is lost, because no exception may reach a
+        // plugin
     }
 }
 
@@ -75,7 +76,8 @@ void KEEL_CALL region_barrier(const keel_region *region) {
 
 void region_body(void *user, const ThreadTeam::Region &at) {
     auto &call = *static_cast<RegionCall *>(user);
-    auto *core = const_cast<ThreadTeam::Region *>(&at); // the ABI passes a void*; it is only read
+    // the ABI passes a void*; the region is only read
+    auto *core = const_cast<ThreadTeam::Region *>(&at);
     const keel_region region = {KEEL_HEADER(keel_region), at.worker(), at.size(), region_barrier,
                                 core};
     if (at.worker() == 0) return call.fn(call.user, &region);

@@ -19,13 +19,13 @@ struct HostError {
     std::string message; // one line, printable
 };
 
-// The services that the core gives to plugins. Owns a keel_host table and its thread team. A
-// process needs only one; a test may make its own. It must outlive every object that a plugin made
-// with its table.
+// The services that the core gives to plugins. It owns a keel_host table and the thread team of
+// this table. A process needs only one; a test may make its own. It must outlive every object that
+// a plugin made with its table.
 class HostServices {
   public:
-    // `threads` is the number of processors for the team; worker_count() returns it to plugins. 0:
-    // all processors that the process may use.
+    // `threads` is the number of processors for the team. worker_count() returns this number to
+    // plugins. 0: all processors that the process may use.
     explicit HostServices(uint32_t threads = 0);
     HostServices(const HostServices &) = delete;
     HostServices &operator=(const HostServices &) = delete;
@@ -35,12 +35,12 @@ class HostServices {
     ThreadTeam &team() noexcept { return team_; }
 
     // Returns the last error that a plugin set on this thread, or on a worker of a region that this
-    // thread ran, and clears it. Errors are stored per thread, not per host. Call take_error()
-    // right after a call failed, and drop_error() before a call.
+    // thread ran. Also clears the error. Errors are stored per thread, not per host. Call
+    // take_error() right after a call failed, and drop_error() before a call.
     static std::optional<HostError> take_error();
     static void drop_error() noexcept;
 
-    // Sets the value that cancelled() returns to plugins. A signal handler may call
+    // Changes the value that cancelled() returns to plugins. A signal handler may call
     // request_cancel().
     void request_cancel() noexcept { cancelled_.store(1, std::memory_order_relaxed); }
     void clear_cancel() noexcept { cancelled_.store(0, std::memory_order_relaxed); }

@@ -36,7 +36,7 @@ std::string sanitizer_name(keel_sanitizer sanitizer) {
     }
 }
 
-// The start of every error about a plugin: its place in the config and its file.
+// Returns the start of every error about a plugin: its place in the config and its file.
 std::string who_text(const SourceLocation &at, const fs::path &path) {
     return fmt::format("{}: plugin {}", to_string(at), printable(path.string(), 400));
 }
@@ -55,8 +55,8 @@ void refuse_sanitizer(keel_sanitizer theirs, const std::string &who) {
                 who, sanitizer_name(theirs), sanitizer_name(own_sanitizer));
 }
 
-// These checks must come before the library is mapped, because the runtime of a sanitizer ends the
-// process if it is loaded after the program's start.
+// These checks must come before the library is mapped. The runtime of a sanitizer ends the process
+// if it is loaded after the program's start.
 void check_file(const fs::path &path, const std::string &who) {
     std::error_code error;
     const fs::file_status status = fs::status(path, error);
@@ -80,8 +80,8 @@ void check_file(const fs::path &path, const std::string &who) {
     }
 }
 
-// Extracts the loader's message from Boost's text: "... (dlerror system message: MESSAGE): CODE
-// [...]".
+// Extracts the loader's message from Boost's text, which is "... (dlerror system message: MESSAGE):
+// CODE [...]".
 std::string loader_words(std::string_view what) {
     constexpr std::string_view mark = "dlerror system message: ";
     if (const size_t at = what.find(mark); at != std::string_view::npos) {
@@ -126,8 +126,8 @@ SharedLibrary open_library(const fs::path &path, const std::string &who) {
     return library;
 }
 
-// Keeps a library mapped until the end of the process. The list of libraries is never destroyed. It
-// stays reachable, so leak checkers do not report it.
+// Keeps a library mapped until the end of the process. The list of libraries is never destroyed.
+// The list stays reachable, so leak checkers do not report it.
 void keep_mapped(SharedLibrary library) {
     static std::mutex mutex;
     static auto *const libraries = new std::vector<SharedLibrary>;
@@ -135,8 +135,8 @@ void keep_mapped(SharedLibrary library) {
     libraries->push_back(std::move(library));
 }
 
-// Returns the ABI major in the name of the plugin's entry symbol, if it differs from Keel's.
-// Returns nullopt if there is no such symbol.
+// Returns the major ABI version in the name of the plugin's entry symbol, if this version differs
+// from Keel's. Returns nullopt if the library has no such symbol.
 std::optional<uint32_t> other_major(const SharedLibrary &library) {
     for (uint32_t major = 0; major < 16; ++major) {
         if (major != KEEL_ABI_MAJOR && library.has("keel_plugin_query_v" + std::to_string(major)))

@@ -15,14 +15,14 @@
 
 namespace keel {
 
-// "backend", "policy" or "budget allocator".
+// Returns "backend", "policy" or "budget allocator".
 std::string kind_name(keel_plugin_kind kind);
 // Returns a version as text, for example "0.1". `version` is major << 16 | minor.
 std::string abi_text(uint32_t version);
 
-// A loaded plugin. Adopted means that the core has checked and copied everything that it reads or
-// calls later. The library stays mapped until the end of the process, because threads and exit
-// handlers of a driver may still run its code.
+// A loaded plugin. The core has checked and copied everything that it reads or calls later. The
+// library stays mapped until the end of the process, because threads and exit handlers of a driver
+// can still run its code.
 class PluginLibrary {
   public:
     // Loads the library at an absolute path. `at` is the place in the config that names the
@@ -35,7 +35,7 @@ class PluginLibrary {
     const std::filesystem::path &path() const noexcept { return path_; }
     const std::string &id() const noexcept { return id_; }
     keel_plugin_kind kind() const noexcept { return descriptor_.kind; }
-    // kind and id: "policy snapkv"
+    // Returns kind and id: "policy snapkv".
     std::string name() const { return kind_name(kind()) + ' ' + id_; }
     const std::string &version() const noexcept { return version_; }
     const std::string &vendor() const noexcept { return vendor_; }
@@ -45,11 +45,11 @@ class PluginLibrary {
     uint32_t abi_version() const noexcept { return descriptor_.h.abi_version; }
     uint64_t caps() const noexcept { return descriptor_.caps; }
     const ParamTable &params() const noexcept { return params_; }
-    // The plugin's extension `id`. NULL if the plugin does not have it.
+    // Returns the plugin's extension `id`, or NULL if the plugin does not have it.
     const void *extension(const char *id) const;
 
-    // The core's copy of the table. Required slots are set. Slots that the plugin lacks are NULL.
-    // Throws Error(internal) if the plugin is of another kind.
+    // The core's copy of the table. Required functions are set. Functions that the plugin does not
+    // have are NULL. Throws Error(internal) if the plugin is of another kind.
     const keel_backend &backend() const { return table<keel_backend>(); }
     const keel_policy &policy() const { return table<keel_policy>(); }
     const keel_allocator &allocator() const { return table<keel_allocator>(); }
@@ -72,7 +72,7 @@ class PluginLibrary {
     std::variant<std::monostate, keel_backend, keel_policy, keel_allocator> table_;
 };
 
-// Copies a plugin's table and checks it. `who` is the start of errors. PluginLibrary uses these
+// Copies a plugin's table and checks it. Errors begin with `who`. PluginLibrary uses these
 // functions. Tests and wrappers also use them, for backends that do not come from a library.
 keel_backend adopt_backend(const void *vtable, const std::string &who);
 keel_policy adopt_policy(const void *vtable, const std::string &who);

@@ -18,8 +18,8 @@ constexpr uint32_t max_params = 1000;
 constexpr size_t max_text = 4096;
 constexpr double int64_edge = 9223372036854775808.0; // 2^63
 
-// Copies a plugin's string, at most max_text bytes, so that a string without a NUL is not read
-// without limit.
+// Copies a plugin's string, at most max_text bytes. So a string without a NUL is not read without
+// limit.
 std::string copy_text(const char *text) {
     return text == nullptr ? std::string() : std::string(text, ::strnlen(text, max_text));
 }
@@ -62,7 +62,7 @@ std::optional<bool> parse_bool(std::string_view text) {
     return std::nullopt;
 }
 
-// A value that satisfies its row of the table.
+// A value that its row of the table allows.
 struct Parsed {
     int64_t i = 0;
     double f = 0;
@@ -72,7 +72,7 @@ bool is_choice(const ParamSpec &spec, std::string_view text) {
     return std::find(spec.choices.begin(), spec.choices.end(), text) != spec.choices.end();
 }
 
-// Returns nullopt if the text does not have the type of the row, or is out of its range.
+// Returns nullopt if the text does not have the type of the row, or is outside the row's range.
 std::optional<Parsed> parse(const ParamSpec &spec, std::string_view text) {
     Parsed value;
     switch (spec.type) {
@@ -123,8 +123,8 @@ bool has_text(const ParamSpec &spec) {
            spec.type == KEEL_PARAM_PATH;
 }
 
-// In YAML a number in quotes is a string. So it is refused, because YAML and Keel would read
-// different values.
+// In YAML a number in quotes is a string. Keel refuses a number in quotes, because YAML and Keel
+// would read different values.
 bool form_fits(const ParamSpec &spec, GivenParam::Form form) {
     return form == GivenParam::Form::plain || (has_text(spec) && form == GivenParam::Form::quoted);
 }
@@ -271,7 +271,7 @@ ParamValues ParamTable::bind(std::span<const GivenParam> given, const SourceLoca
                      owner_, spec.expects(), found_text(*param),
                      spec.type == KEEL_PARAM_CHOICE ? did_you_mean(text, spec.choices) : cure);
         }
-        // relative to the folder of the file that has the parameter
+        // a relative path starts at the folder of the file that has the parameter
         const bool relative = spec.type == KEEL_PARAM_PATH && param != nullptr && !text.empty() &&
                               !is_choice(spec, text);
         const std::string shown = relative ? resolve_path(param->folder, text).string() : text;

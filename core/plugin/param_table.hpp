@@ -23,8 +23,8 @@ struct ParamSpec {
     std::string default_text;         // as YAML
     std::vector<std::string> choices; // CHOICE: the allowed words; PATH: words that are not paths
 
-    // The allowed values for errors and `keel plugins show`: "an integer from 1 to 4096", "true or
-    // false", "one of: avg, max".
+    // Returns the allowed values for errors and `keel plugins show`: "an integer from 1 to 4096",
+    // "true or false", "one of: avg, max".
     std::string expects() const;
 };
 
@@ -56,8 +56,8 @@ class ParamValues {
     ParamValues(const ParamValues &) = delete;
     ParamValues &operator=(const ParamValues &) = delete;
 
-    // NULL if there are no parameters. Valid while this object lives, or the object to which it was
-    // moved.
+    // NULL if there are no parameters. Valid while this object lives. After a move, valid while the
+    // new object lives.
     const keel_param *const *data() const noexcept {
         return pointers_.empty() ? nullptr : pointers_.data();
     }
@@ -88,10 +88,10 @@ class ParamTable {
     const std::string &owner() const noexcept { return owner_; }
     std::span<const ParamSpec> specs() const noexcept { return specs_; }
 
-    // Checks the parameters that the config gives, and adds the defaults of the others. `where`:
-    // the place of the plugin's section, for errors about missing parameters. Throws Error(input)
-    // "FILE:LINE:COLUMN: ..." for an unknown key, a repeated key, a wrong type, a value out of
-    // range, or a missing required key.
+    // Checks the parameters that the config gives. Parameters that the config does not give get
+    // their defaults. `where`: the place of the plugin's section, for errors about missing
+    // parameters. Throws Error(input) "FILE:LINE:COLUMN: ..." for an unknown key, a repeated key, a
+    // wrong type, a value out of range, or a missing required key.
     ParamValues bind(std::span<const GivenParam> given, const SourceLocation &where) const;
 
   private:

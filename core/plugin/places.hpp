@@ -10,22 +10,22 @@
 
 namespace keel {
 
-// The places in a config that name a plugin and give its parameters. So a call that fails later can
-// still name the line of the config. Empty for a plugin that no config names.
+// The places in a config that name a plugin and give its parameters. A call that fails later uses
+// these places to name the line of the config. Empty for a plugin that no config names.
 struct PluginPlaces {
     SourceLocation plugin;
     std::vector<std::pair<std::string, SourceLocation>>
         params; // for each parameter that the config gives: key, place of the value
 
-    // The place in the config that a plugin's message is about. A plugin gives only text, no place.
-    // So this is the place of the first parameter whose key is a word of the message, else the
-    // place of the plugin.
+    // Returns the place in the config to which a plugin's message refers. A plugin gives only text,
+    // no place. If the message contains the key of a parameter as a word, the result is the place
+    // of the first such parameter. Otherwise it is the place of the plugin.
     const SourceLocation &of(std::string_view message) const;
-    // "FILE:LINE:COLUMN: ", for the front of an error with this message. Empty if no place is
-    // known.
+    // Returns "FILE:LINE:COLUMN: ", for the front of an error with this message. Empty if no place
+    // is known.
     std::string prefix(std::string_view message) const { return prefix(of(message)); }
     static std::string prefix(const SourceLocation &at);
-    // Throws Error(plugin). Its text is the place of(message), then the formatted text.
+    // Throws Error(plugin). The text is the place of(message), then the formatted text.
     template <typename... Args>
     [[noreturn]] void fail(std::string_view message, fmt::format_string<Args...> format,
                            Args &&...args) const {

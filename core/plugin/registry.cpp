@@ -30,8 +30,8 @@ void add_environment(std::vector<fs::path> &folders) {
         const size_t end = std::min(rest.find(':'), rest.size());
         const fs::path folder = rest.substr(0, end);
         rest.remove_prefix(std::min(end + 1, rest.size()));
-        // in a list such as "a::b", other programs read the empty entry as the working directory,
-        // but Keel ignores it
+        // In a list such as "a::b", other programs read the empty entry as the working directory.
+        // Keel ignores the empty entry.
         if (folder.empty()) continue;
         if (!folder.is_absolute()) {
             throw_error(ErrorKind::usage,
@@ -43,7 +43,8 @@ void add_environment(std::vector<fs::path> &folders) {
     }
 }
 
-// The plugin files of a folder, by name. Empty if the folder does not exist or cannot be read.
+// Returns the plugin files of a folder, by name. Empty if the folder does not exist or cannot be
+// read.
 std::vector<PluginFile> files_in(const fs::path &folder) {
     std::vector<PluginFile> files;
     std::error_code error;
@@ -73,8 +74,8 @@ std::vector<PluginFile> files_in(const fs::path &folder) {
              printable(name), suffix, looked.empty() ? "any folder (none is set)" : looked, cure);
 }
 
-// The folder of libkeel, if this code is part of libkeel. Empty if it is part of a program. Only an
-// absolute path is accepted, so the result is never the working directory.
+// Returns the folder of libkeel, if this code is part of libkeel. Empty if this code is part of a
+// program. Only an absolute path is accepted, so the result is never the working directory.
 fs::path library_folder() {
     static const char here = 0;
     Dl_info info{};

@@ -13,8 +13,8 @@
 
 namespace keel {
 
-// The folders that are searched for a plugin by name, in this order:
-// - the folders of KEEL_PLUGIN_PATH (a list with ':' between)
+// Returns the folders that are searched for a plugin by name, in this order:
+// - the folders of KEEL_PLUGIN_PATH (a list with ':' between the folders)
 // - keel/plugins in the folder of libkeel, for programs that use Keel as a library
 // - ../lib/keel/plugins, relative to the folder of the executable
 // - the folder to which this build installs
@@ -22,10 +22,11 @@ namespace keel {
 // path.
 std::vector<std::filesystem::path> default_plugin_folders();
 
-// Returns the absolute path of a plugin's file, without loading it. If `name_or_path` has a '/' or
-// ".so", it is a path, which the caller must have made absolute. (A path in a YAML file is relative
-// to that file.) Otherwise it is a name such as "cpu". Then the first file NAME.so in the folders
-// is used. Throws Error(plugin) that names the folders and similar names.
+// Returns the absolute path of a plugin's file, without loading the file. If `name_or_path` has a
+// '/' or ".so", it is a path, which the caller must have made absolute. (A path in a YAML file is
+// relative to this file.) Otherwise `name_or_path` is a name such as "cpu". Then the function
+// returns the first file NAME.so in the folders. Throws Error(plugin) that names the folders and
+// similar names.
 std::filesystem::path find_plugin(const std::string &name_or_path, const SourceLocation &at,
                                   const std::vector<std::filesystem::path> &folders);
 
@@ -36,19 +37,19 @@ bool is_plugin_path(std::string_view name_or_path);
 struct PluginFile {
     std::string name;           // the name that a config uses
     std::filesystem::path path; // an absolute path
-    // true: an earlier folder has a file of the same name, which is used instead of this file
+    // true: an earlier folder has a file of the same name, and Keel uses that file
     bool shadowed = false;
 };
 
 // The plugins that this process has loaded. Each file is loaded once, even if several names lead to
-// it. Thread-safe.
+// the same file. Thread-safe.
 class PluginRegistry {
   public:
     explicit PluginRegistry(std::vector<std::filesystem::path> folders)
         : folders_(std::move(folders)) {}
 
-    // The registry of the process, with the default folders. It is never destroyed, because its
-    // plugins stay mapped.
+    // Returns the registry of the process, with the default folders. The registry is never
+    // destroyed, because its plugins stay mapped.
     static PluginRegistry &process();
 
     // Finds and loads a plugin. The reference is valid while the registry lives. Throws
@@ -59,8 +60,8 @@ class PluginRegistry {
     // Finds and loads a plugin of any kind, for `keel plugins show`.
     const PluginLibrary &get(const std::string &name_or_path, const SourceLocation &at);
 
-    // The .so files in the folders, sorted by name. The function does not load them. For `keel
-    // plugins list`.
+    // Returns the .so files in the folders, sorted by name. Does not load them. For `keel plugins
+    // list`.
     std::vector<PluginFile> list() const;
 
     const std::vector<std::filesystem::path> &folders() const noexcept { return folders_; }

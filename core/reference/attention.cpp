@@ -19,7 +19,7 @@ std::vector<bool> seen_slots(bool causal, int64_t i, int64_t m, int64_t length) 
     return seen;
 }
 
-// Removes the slots that are outside of the model's attention window. A slot j is inside if
+// Removes slots from `seen` that are outside of the model's attention window. A slot j is inside if
 // position - positions[j] < window.
 void hide_outside_window(std::vector<bool> &seen, const Cache &cache, int64_t head,
                          int64_t position, int64_t window) {
@@ -106,7 +106,7 @@ void check_attention(const keel_attention_args &a) {
         need_scores(a.scores, heads, a.kv->kv_heads, a.kv->max_length);
 }
 
-// out[i, h, :] = sum_j softmax_j(scale * q[i, h] . K[j]) V[j]
+// Computes out[i, h, :] = sum_j softmax_j(scale * q[i, h] . K[j]) V[j].
 void run_attention(const keel_attention_args &a) {
     const View q = bind(a.q);
     const View out = bind(a.out);
@@ -158,7 +158,7 @@ void check_attention_scores(const keel_attention_scores_args &a) {
 
 namespace {
 
-// The slots that are inside one of the ranges.
+// Returns the slots that are inside one of `ranges`.
 std::vector<bool> in_ranges(const keel_tensor *ranges, int64_t length) {
     const View view = bind(ranges);
     std::vector<bool> inside(static_cast<size_t>(length), false);
@@ -172,7 +172,8 @@ std::vector<bool> in_ranges(const keel_tensor *ranges, int64_t length) {
 
 } // namespace
 
-// The probabilities (or logits) of attention for given queries, reduced to one number per slot.
+// Computes the probabilities (or logits) of attention for given queries, reduced to one number per
+// slot.
 void run_attention_scores(const keel_attention_scores_args &a) {
     const View q = bind(a.q);
     const Cache cache(*a.kv);

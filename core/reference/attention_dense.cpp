@@ -18,7 +18,7 @@ uint64_t bytes_of(const keel_buffer *buffer) {
     return reinterpret_cast<const Buffer *>(buffer)->size;
 }
 
-// A tensor [batch, heads, rows, keys] in which each of the first three sizes may be 1.
+// A tensor [batch, heads, rows, keys] in which each of the first three sizes can be 1.
 class PairTensor {
   public:
     explicit PairTensor(const keel_tensor *t) : view_(bind(t)) {}
@@ -34,16 +34,16 @@ class PairTensor {
     View view_;
 };
 
-// The keys that one query sees, and what softmax gives them. Keys that it does not see have
+// The keys that one query sees, and their logits and factors. Keys that the query does not see have
 // weight 0.
 struct QueryRow {
     std::vector<bool> seen;
     Row capped;  // logits after the softcap, before the bias
-    Row logits;  // -inf if not seen
-    Row factors; // of dropout: 0, or 1 / (1 - dropout); 1 without dropout
+    Row logits;  // -inf if the query does not see the key
+    Row factors; // factors of dropout: 0, or 1 / (1 - dropout); 1 without dropout
 };
 
-// The function that both passes compute.
+// The attention function. Forward and backward compute it.
 class Attention {
   public:
     Attention(const keel_dense_attention &a, const sdk::DenseSizes &sizes)
@@ -80,7 +80,7 @@ class Attention {
         return r;
     }
 
-    // The derivative of the softcap, at a capped logit.
+    // Returns the derivative of the softcap at a capped logit.
     double cap_slope(double capped) const {
         if (!has(a_.features, KEEL_DENSE_SOFTCAP)) return 1;
         const double t = capped / a_.softcap;
@@ -106,7 +106,7 @@ class Attention {
     std::optional<PairTensor> bias_, mask_;
 };
 
-// log(sum of exp) of the logits and of the sink. -inf if all of them are -inf.
+// Returns log(sum of exp) of the logits and of the sink. Returns -inf if all of them are -inf.
 double log_sum_exp(const Row &logits, double sink) {
     double largest = sink;
     for (const double z : logits) largest = larger(largest, z);
@@ -160,7 +160,8 @@ class GradientRows {
     std::vector<Row> rows_;
 };
 
-// sum of d_out * out. An element of `out` that is 0 adds 0, also if d_out is NaN there.
+// Returns the sum of d_out * out. An element of `out` that is 0 adds 0, even if the element of
+// d_out is NaN.
 double delta_of(const Row &d_out, const Row &out) {
     double sum = 0;
     for (size_t e = 0; e < out.size(); ++e) sum += out[e] == 0 ? 0 : d_out[e] * out[e];
@@ -175,7 +176,7 @@ void run_backward(const Attention &a, const keel_dense_gradients &g) {
         for (int64_t h = 0; h < a.s.heads; ++h) {
             for (int64_t i = 0; i < a.s.rows; ++i) {
                 const double lse = View::element<float>(lses.row(b, h), i);
-                if (lse == no_logit) continue; // fully masked
+                if (lse == no_logit) continue; // the row is fully masked
                 const QueryRow r = a.row(b, h, i);
                 const Row d_out = load(d_outs, d_outs.row(b, i, h)), query = a.q(b, i, h);
                 const double delta = delta_of(d_out, load(out, out.row(b, i, h)));
@@ -198,7 +199,7 @@ void run_backward(const Attention &a, const keel_dense_gradients &g) {
     if (g.d_sink != nullptr) store(bind(g.d_sink), bind(g.d_sink).data, d_sink);
 }
 
-// Copies the caller's struct, with missing members zeroed.
+// Returns a copy of the caller's struct. Members that the caller's struct does not have are 0.
 template <typename T> T adopted(const T *theirs, const char *what) {
     T mine;
     if (keel_adopt(&mine, sizeof(T), theirs, sizeof(keel_header)) != KEEL_OK)

@@ -4,8 +4,8 @@
 
 namespace keel::reference {
 
-// keel.attention_dense/1 in float64: attention over plain tensors, forward and backward
-// (attention_dense.cpp).
+// Returns the table of keel.attention_dense/1, computed in float64: attention over plain tensors,
+// forward and backward (attention_dense.cpp).
 const keel_dense *attention_dense();
 
 } // namespace keel::reference

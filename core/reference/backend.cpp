@@ -17,7 +17,7 @@ keel_status report(const Context *context) noexcept {
         status = refusal.status;
         try {
             why = refusal.why;
-        } catch (...) { // there is no memory for the message, so only the status is returned
+        } catch (...) { // there is no memory for the message, so the call only returns the status
         }
     } catch (const std::bad_alloc &) {
         status = KEEL_E_OUT_OF_MEMORY;

@@ -8,7 +8,7 @@ namespace keel::reference {
 namespace {
 
 constexpr uint64_t alignment = 64;
-// the most bytes of a buffer; larger requests are refused without calling the system
+// the most bytes of a buffer; for larger sizes, the system is not called
 constexpr uint64_t most_bytes = uint64_t{1} << 40;
 
 keel_status KEEL_CALL device_count(const keel_host *, uint32_t *n) {
@@ -175,7 +175,7 @@ void fill_memory_slots(keel_backend &table) {
     table.buffer_read = buffer_read;
     table.flush = flush;
     table.wait = wait;
-    table.poll = wait; // every call has finished its work when it returns
+    table.poll = wait; // every call has finished its work before it returns
     table.ctx_info = ctx_info;
     table.mem_info = mem_info;
     table.buffer_map = buffer_map;

@@ -6,9 +6,9 @@
 
 namespace keel::reference {
 
-// Checks of an op's args. They use only shapes and dtypes, so they work both for op_plan, which has
-// no buffers yet, and for calls. They return KEEL_E_INVALID_ARG for args that break the contract,
-// and KEEL_E_UNSUPPORTED for dtypes that are not supported.
+// Checks of an op's args. They use only shapes and dtypes. So they work for calls, and also for
+// op_plan, which has no buffers yet. They return KEEL_E_INVALID_ARG for args that break the rules
+// of the headers, and KEEL_E_UNSUPPORTED for dtypes that are not supported.
 
 // Sets of dtypes.
 enum Types : uint32_t {
@@ -17,7 +17,7 @@ enum Types : uint32_t {
     types_weight = 4, // f32, f16, bf16, q8_0, q4_0: types of stored values
     types_i32 = 8,
     types_number = 16, // f32, i32
-    types_any = 32,    // all known types except those that only weights may have
+    types_any = 32,    // all known types except those that only weights can have
     types_matrix = 64  // types of W: types_weight, q4_k, q5_k, q6_k
 };
 
@@ -39,7 +39,7 @@ void need_positions(const keel_tensor *t, const char *name, int64_t m, int64_t k
 void need_tables(const keel_rope_tables *tables, int64_t head_dim);
 void need_cache(const keel_kv_view *kv, const char *name);
 void need_that(bool fact, const char *what);
-// The number of elements of the innermost dimension.
+// Returns the number of elements of the innermost dimension.
 int64_t last_dim(const keel_tensor *t);
 
 } // namespace keel::reference

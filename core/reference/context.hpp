@@ -9,10 +9,11 @@
 
 namespace keel::reference {
 
-// The structs that the opaque pointers of the C table point to.
+// The structs to which the opaque pointers of the C table point.
 
 struct Context {
-    keel_host host = {}; // an adopted copy; slots that the host lacks are NULL
+    // a copy that keel_adopt() made; functions that the host does not have are NULL
+    keel_host host = {};
     const keel_host *their_host = nullptr;
     uint64_t tickets = 0; // the last ticket that was returned
     uint64_t bytes = 0;   // bytes of buffers and joined weights
@@ -26,7 +27,8 @@ struct Buffer {
 };
 
 struct Weight {
-    std::vector<std::byte> joined; // empty if there is only one source, which is used in place
+    // empty if there is only one source; then the source is used in place
+    std::vector<std::byte> joined;
     const std::byte *data = nullptr;
     keel_dtype dtype = KEEL_DTYPE_NONE;
     int64_t rows = 0, cols = 0;
@@ -43,7 +45,7 @@ inline Weight &of(keel_weight *w) { return *reinterpret_cast<Weight *>(w); }
 inline const Weight &of(const keel_weight *w) { return *reinterpret_cast<const Weight *>(w); }
 inline const Plan &of(const keel_plan *p) { return *reinterpret_cast<const Plan *>(p); }
 
-// The reason why a call is refused. Checks throw it. It is caught before the call returns.
+// The reason why a call is refused. Checks throw a Refusal. It is caught before the call returns.
 struct Refusal {
     keel_status status;
     std::string why;
@@ -53,15 +55,15 @@ struct Refusal {
     throw Refusal{status, std::move(why)};
 }
 
-// The slots of the table that are not ops (buffers.cpp, weights.cpp).
+// Set the functions of the table that are not ops (buffers.cpp, weights.cpp).
 void fill_memory_slots(keel_backend &table);
 void fill_weight_slots(keel_backend &table);
 
-// Reports a refusal through the host and returns its status. Converts other exceptions to a status.
-// Call it inside catch (...).
+// Reports the exception that is being handled through the host, and returns its status. Call it
+// inside catch (...). A Refusal has a status; other exceptions are converted to a status.
 keel_status report(const Context *context) noexcept;
 
-// Runs body(). Converts exceptions to a status, so none leaves a function of the C table.
+// Runs body(). Converts exceptions to a status, so no exception leaves a function of the C table.
 template <typename Body> keel_status guarded(const Context *context, const Body &body) noexcept {
     try {
         body();

@@ -70,7 +70,7 @@ void check_qkv_prepare(const keel_qkv_args &a) {
 
 namespace {
 
-// The steps for each head of queries and keys: normalize, keep a copy, rotate.
+// The steps for each head of queries and keys: normalize it, keep a copy, rotate it.
 struct HeadSteps {
     const keel_qkv_args &a;
     Rotation rotation;
@@ -94,7 +94,7 @@ struct HeadSteps {
 
 } // namespace
 
-// Normalizes, rotates, writes q_out, appends K and V.
+// Normalizes and rotates q and k, writes q_out, and appends K and V to the cache.
 void run_qkv_prepare(const keel_qkv_args &a) {
     const View q = bind(a.q);
     const View k = bind(a.k);
@@ -133,7 +133,7 @@ void check_kv_gather(const keel_kv_gather_args &a) {
         need(a.sides[s], "a side array", types_number, {a.from->kv_heads, any_size});
 }
 
-// Slot j of `to` becomes slot index[h][j] of `from`. Side arrays are compacted in place.
+// Copies slot index[h][j] of `from` to slot j of `to`. Compacts side arrays in place.
 void run_kv_gather(const keel_kv_gather_args &a) {
     const Cache from(*a.from);
     const Cache to(*a.to);
@@ -151,8 +151,8 @@ void run_kv_gather(const keel_kv_gather_args &a) {
             for (uint32_t s = 0; s < a.n_sides; ++s) {
                 const View side = bind(a.sides[s]);
                 need_that(source < side.n, "an index is larger than a side array");
-                View::set(side.row(head), j,
-                          side.integer(head, source)); // f32 or i32: both have four bytes
+                // integer() is right for f32 too, because f32 and i32 both have four bytes
+                View::set(side.row(head), j, side.integer(head, source));
             }
         }
     }
@@ -169,7 +169,8 @@ void check_kv_rerotate(const keel_kv_rerotate_args &a) {
     }
 }
 
-// K[j] = rotate(K[j] or source[j - begin], by row[h][j] of the tables); positions = new_positions
+// Computes K[j] = rotate(K[j] or source[j - begin], by row[h][j] of the tables) and positions =
+// new_positions.
 void run_kv_rerotate(const keel_kv_rerotate_args &a) {
     const Cache cache(*a.kv);
     const Rotation rotation(*a.tables);

@@ -4,16 +4,16 @@
 
 namespace keel::reference {
 
-// Functions for each op of the table. check_NAME(args) refuses args that break the contract; it
-// uses only shapes and dtypes. run_NAME(args) computes the op. Meaning, shapes and error bounds are
-// in <keel/ops.h>, ops_attention.h and ops_policy.h.
+// Functions for each op of the table. check_NAME(args) refuses args that break the rules of the
+// headers; it uses only shapes and dtypes. run_NAME(args) computes the op. The meaning, shapes and
+// error bounds of the ops are in <keel/ops.h>, ops_attention.h and ops_policy.h.
 #define KEEL_DECLARE(ID, slot, type)                                                               \
     void check_##slot(const type &args);                                                           \
     void run_##slot(const type &args);
 KEEL_FOR_EACH_OP(KEEL_DECLARE)
 #undef KEEL_DECLARE
 
-// The feature bits that each op supports.
+// Returns the feature bits that an op supports.
 constexpr uint64_t features_of(keel_op op) {
     switch (op) {
     case KEEL_OP_MATMUL: return KEEL_MATMUL_BIAS | KEEL_MATMUL_ACCUMULATE;

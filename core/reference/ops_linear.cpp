@@ -7,7 +7,7 @@
 namespace keel::reference {
 namespace {
 
-// The rows of a weight, which is given as a handle or as a tensor. All have one dtype.
+// The rows of a weight. The weight is given as a handle or as a tensor. All rows have one dtype.
 struct Rows {
     const std::byte *data;
     keel_dtype dtype;

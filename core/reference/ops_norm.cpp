@@ -67,7 +67,7 @@ void run_add_rms_norm(const keel_norm_args &a) {
         const Row old = load(residual, residual.row(i, j, k));
         for (size_t e = 0; e < row.size(); ++e) row[e] += old[e];
         store(residual, residual.row(i, j, k), row);
-        row = load(residual, residual.row(i, j, k)); // the sum as it is stored, in f32
+        row = load(residual, residual.row(i, j, k)); // the sum in f32, as it is stored
         rms_normalize(row, weight, a.eps);
         store(out, out.row(i, j, k), row);
     });

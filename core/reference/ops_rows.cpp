@@ -123,7 +123,7 @@ void run_argmax_rows(const keel_rows_args &a) {
         int32_t place = -1;
         if (!row.empty() && is_finite(row)) {
             place = static_cast<int32_t>(std::max_element(row.begin(), row.end()) -
-                                         row.begin()); // of equal elements the first one
+                                         row.begin()); // if values are equal, the first one wins
         }
         View::set(index.data, r, place);
     }

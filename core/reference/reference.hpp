@@ -8,9 +8,9 @@
 namespace keel {
 
 // The core's own backend, named `reference`. It computes every op of the table with plain scalar
-// loops over host memory, in float64, and rounds to the output's dtype at the end. It is the
-// specification in code, the last rung of the fallback ladder, and the source of expected values in
-// tests. Each call computes immediately, on the calling thread. Contexts share no data.
+// loops over host memory, in float64. The result is rounded to the output's dtype. This backend is
+// the specification in code, the last rung of the fallback ladder, and the source of expected
+// values in tests. Each call computes immediately, on the calling thread. Contexts share no data.
 const keel_backend *reference_backend();
 const keel_plugin *reference_plugin();
 // Returns true if this backend name means the reference, for which Keel searches no plugin file.

@@ -11,7 +11,8 @@ View bind(const keel_tensor *t) {
     view.dtype = t->dtype;
     view.n = t->shape[t->rank - 1];
     bool empty = view.n == 0;
-    __int128 first = t->offset; // has 128 bits, so that invalid strides cannot cause an overflow
+    // the type has 128 bits, so that invalid strides cannot cause an overflow
+    __int128 first = t->offset;
     __int128 last = first + static_cast<__int128>(view.n) / keel_dtype_block(t->dtype) *
                                 keel_dtype_bytes(t->dtype);
     for (uint32_t i = 0; i + 1 < t->rank; ++i) {

@@ -11,8 +11,8 @@ namespace keel::reference {
 using Row = std::vector<double>;
 
 // A tensor with its memory: up to three outer dimensions with strides, and a contiguous innermost
-// dimension of n elements. Outer dimensions are right-aligned: row(i) indexes the dimension next to
-// the innermost, row(i, j) the two dimensions next to it.
+// dimension of n elements. row(i) takes an index of the dimension next to the innermost dimension.
+// row(i, j) takes the indices of the two dimensions next to the innermost dimension.
 struct View {
     std::byte *data = nullptr; // address of element 0
     keel_dtype dtype = KEEL_DTYPE_NONE;
@@ -88,9 +88,9 @@ class Cache {
     keel_dtype v_dtype() const { return v_.dtype; }
     uint64_t k_bytes() const { return k_.row_bytes(); }
     uint64_t v_bytes() const { return v_.row_bytes(); }
-    // Number of slots in use. Throws if the length is negative or above max_length.
+    // Returns the number of slots in use. Throws if the length is negative or above max_length.
     int64_t length(int64_t head) const;
-    // The row of a slot. Throws if the slot has no block.
+    // Returns the row of a slot. Throws if the slot has no block.
     std::byte *k_row(int64_t head, int64_t slot) const { return row(k_, head, slot); }
     std::byte *v_row(int64_t head, int64_t slot) const { return row(v_, head, slot); }
     Row k(int64_t head, int64_t slot) const { return load(k_, k_row(head, slot)); }

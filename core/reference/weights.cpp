@@ -7,7 +7,7 @@
 namespace keel::reference {
 namespace {
 
-// The address of a source's row 0. Throws if the source exceeds its mapping.
+// Returns the address of a source's row 0. Throws if the source exceeds its mapping.
 const std::byte *rows_of(const keel_weight_source &source) {
     need_that(source.rows >= 0 && source.cols >= 0, "a weight source has a negative size");
     switch (source.dtype) {

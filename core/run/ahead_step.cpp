@@ -11,7 +11,7 @@ bool AheadStep::may_run() const {
     if (stages.size() != 1 || has_failed_) return false;
     const StepResults &results = sequence_.results;
     const Graph &graph = *stages.front().engine->graph;
-    // A step of another sequence has overwritten the token that this argmax found.
+    // A step of another sequence can overwrite the token that this argmax found.
     if (results.has_pending_read() && graph.next().results_version() != results_version_)
         return false;
     return stages.front().engine == results.holder() && results.first_row() == 0 &&
@@ -34,9 +34,10 @@ int32_t AheadStep::read_token(bool may_queue) {
         return id;
     }
     if (ahead) {
-        sequence_.cache.finish_step();                // this evicts nothing, see may_run()
-        results.holder()->executor->stream().flush(); // submits now, so that the token does not
-                                                      // wait for the next step
+        // finish_step() evicts nothing here, see may_run()
+        sequence_.cache.finish_step();
+        // submits now, so that the read of the token does not wait for the next step
+        results.holder()->executor->stream().flush();
         queue();
     }
     LaterRead read = results.take_pending_read();
@@ -44,7 +45,8 @@ int32_t AheadStep::read_token(bool may_queue) {
     return id;
 }
 
-// Queues a step for the token that argmax will find, and the argmax of that step.
+// Queues a step, and then an argmax over the logits of this step. The token of the step is the
+// token that an earlier argmax finds.
 void AheadStep::queue() {
     const Stage &stage = sequence_.cache.stages().front();
     Stream &stream = stage.engine->executor->stream();
@@ -68,8 +70,8 @@ void AheadStep::queue() {
         if (stage.engine->is_lost()) throw;
         log().debug("from now on, no step is queued before its token is read: {}", error.what());
     }
-    // An error here is not reported. If it persists, the ordinary step after the token is read
-    // reports it.
+    // An error here is not reported. If its cause persists, the next ordinary step fails too and
+    // reports the error.
     has_failed_ = true;
     queued_.drop();
     if (has_slot) stage.cache->drop_ahead();
@@ -80,7 +82,7 @@ bool AheadStep::take(int32_t id) {
     sequence_.take_ahead(id);
     StepResults &results = sequence_.results;
     results.set_pending_read(std::move(queued_));
-    // Another sequence may have run a step after the argmax was queued.
+    // Another sequence can have run a step after the argmax was queued.
     results.set_overwritten(results.holder()->graph->next().results_version() != results_version_);
     sequence_.meter.count_ahead();
     return true;

@@ -6,7 +6,7 @@
 namespace keel {
 namespace {
 
-// The name of the key that caused the move, or the event, as text for users.
+// Returns the reason of a move as text for users: the key that caused the move, or the event.
 const char *reason_text(BackendMove::Why why) {
     switch (why) {
     case BackendMove::Why::phase: return "prefill and decode";

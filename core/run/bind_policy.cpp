@@ -56,8 +56,8 @@ void set_model(CacheConfig &c, const ModelConfig &model) {
     c.rope_mode = KEEL_ROPE_HALF_SPLIT;
 }
 
-// The settings of a policy section, except its allocator and the protected system prompt. These two
-// depend on the policy's needs.
+// Returns the settings of a policy section, except its allocator and the protected system prompt.
+// Allocator and system prompt depend on the policy's needs.
 CacheConfig cache_config(const pipeline::PolicySection &p, const BoundPlugin &policy,
                          const PolicyContext &context) {
     CacheConfig c;
@@ -110,9 +110,10 @@ void check_triggers(const pipeline::TriggerSection &trigger, const keel_policy_n
     }
 }
 
-// The allocator that the config names. `auto` means: one budget for all heads of the model, as in
-// KVzip's paper, if the policy may keep different numbers of slots per head and its scores can be
-// compared across heads. Otherwise each head gets the same budget.
+// Returns the allocator that the config names. With `auto`, all heads of the model share one
+// budget, as in KVzip's paper, if two conditions hold: the policy can keep different numbers of
+// slots per head, and its scores can be compared across heads. Otherwise each head gets the same
+// budget.
 pipeline::PluginSection allocator_section(const pipeline::PolicySection &policy,
                                           const keel_policy_needs &needs) {
     pipeline::PluginSection section = policy.allocator;

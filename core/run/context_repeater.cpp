@@ -21,7 +21,7 @@ ContextRepeater::ContextRepeater(Sequence &sequence) : sequence_(sequence) {
 }
 
 // kvpress renders a question with the model's chat template. The text before the question is the
-// prefix, the text after it is the opening.
+// prefix. The text after the question is the opening.
 void ContextRepeater::take_kvpress_words(const Tokenizer &tokenizer) {
     whole_ = tokenizer.encode("\n\nRepeat the previous context exactly.", false);
     from_words_ = tokenizer.encode(

@@ -23,7 +23,7 @@ class ContextRepeater final : public SequenceForward {
     void take_kvpress_words(const Tokenizer &tokenizer);
 
     Sequence &sequence_;
-    std::vector<int32_t> whole_;      // asks for the whole context
+    std::vector<int32_t> whole_;      // the instruction to repeat the whole context
     std::vector<int32_t> from_words_; // the instruction to repeat the context from given words on
     std::vector<int32_t> opening_;    // the tokens between the instruction and the piece
     std::vector<int32_t> prefix_;     // the start of a chat, which is not repeated

@@ -61,7 +61,8 @@ void Conversation::reset() {
     protect_system();
 }
 
-// The number of tokens at the front that belong to the system prompt, for any question after it.
+// Returns the number of tokens at the front that belong to the system prompt. These tokens are the
+// same for any question after the system prompt.
 int64_t Conversation::system_tokens() const {
     if (!system_ && !chat_.format().default_system) return 0;
     const Tokenizer &tokenizer = *session_.pipeline().tokenizer();
@@ -70,8 +71,8 @@ int64_t Conversation::system_tokens() const {
         for (ChatPiece &piece : chat_.user_turn(question, true)) pieces.push_back(std::move(piece));
         return chat_.encode(tokenizer, pieces, false);
     };
-    // A token may cross the border of the system prompt. So only tokens that stay the same with a
-    // question after it are counted.
+    // A token can cross the border of the system prompt. So only tokens that stay the same with a
+    // question after them are counted.
     const std::vector<int32_t> begin = chat_.encode(tokenizer, chat_.begin(system_), false),
                                question = with("Q");
     const auto [a, b] = std::mismatch(begin.begin(), begin.end(), question.begin(), question.end());
@@ -104,8 +105,8 @@ std::vector<int32_t> Conversation::encode_question(std::string_view question) co
     return chat_.encode(tokenizer, chat_.conversation(all), false);
 }
 
-// Truncates the cache to `tokens` tokens. Tokens that were evicted in the meantime cannot be
-// restored. Then the session reads the whole conversation again with the next question.
+// Truncates the cache to `tokens` tokens. If one of these tokens was evicted in the meantime, it
+// cannot be restored. Then the session reads the whole conversation again with the next question.
 void Conversation::take_back(int64_t tokens, std::optional<int32_t> pending) {
     try {
         session_.truncate(session_.tokens() - tokens);
@@ -115,7 +116,7 @@ void Conversation::take_back(int64_t tokens, std::optional<int32_t> pending) {
     }
 }
 
-// Restarts the conversation with an empty cache. The random numbers continue.
+// Empties the session, so that it reads the whole conversation again. The random numbers continue.
 void Conversation::read_anew() {
     const std::optional<Rng::State> random = random_;
     take_over(std::vector<ChatMessage>(turns_));
@@ -123,7 +124,7 @@ void Conversation::read_anew() {
 }
 
 // Removes the tokens of a stop string from the cache. (A stop string is an end mark that is not a
-// token.) These tokens are in the cache, but not in the text.
+// token.) These tokens are in the cache, but the answer's text does not have them.
 void Conversation::drop_stop_string(const GenerateResult &result, size_t text_bytes,
                                     int64_t before) {
     const Tokenizer &tokenizer = *session_.pipeline().tokenizer();
@@ -147,7 +148,7 @@ GenerateResult Conversation::ask(std::string_view question, const GenerateOption
     options.end_ids = chat_.end_ids(tokenizer);
     for (std::string &mark : chat_.stop_strings(tokenizer)) options.stop.push_back(std::move(mark));
     if (random_) options.random = random_;
-    // The template may begin an answer with a fixed text, which is not part of the answer.
+    // The template can begin an answer with a fixed text. This text is not part of the answer.
     const std::string &lead = chat_.format().answer_lead;
     bool at_start = true;
     if (given.on_text && !lead.empty()) {
@@ -163,8 +164,9 @@ GenerateResult Conversation::ask(std::string_view question, const GenerateOption
     GenerateResult result;
     try {
         result = generate(session_, ids, options);
-    } catch (...) { // for example, the question did not fit, or on_text threw: the question is
-                    // removed from the conversation
+    } catch (...) {
+        // for example, the question did not fit, or on_text threw; then the question is removed
+        // from the conversation
         take_back(before, pending);
         throw;
     }
@@ -172,7 +174,7 @@ GenerateResult Conversation::ask(std::string_view question, const GenerateOption
         throw_error(ErrorKind::runtime, "{}", result.detail);
     if (result.ids.empty()) {
         take_back(before, pending);
-        result.detail.clear(); // the question was removed, so there is nothing to report
+        result.detail.clear(); // the question was removed, so the result has no details
         return result;
     }
     random_ = result.random;

@@ -17,9 +17,10 @@ namespace keel {
 struct ChatWays {
     std::string_view plain = "'keel run'", chosen = "--template NAME";
 };
-// Returns the chat template with this name. If the name is empty, returns the template that the
-// model's files name. Throws Error(usage) if the name is unknown (the error lists all names), or if
-// the files name no template or one that Keel does not know (the error says what to do).
+// Returns the chat template with the name `name`. If the name is empty, returns the template that
+// the model's files name. Throws Error(usage) if the name is unknown; the error lists all names.
+// Also throws if the files name no template, or a template that Keel does not know; the error says
+// what to do.
 ChatTemplate choose_chat_template(const std::filesystem::path &model, std::string_view name,
                                   const ChatWays &ways = {});
 
@@ -28,35 +29,36 @@ ChatTemplate choose_chat_template(const std::filesystem::path &model, std::strin
 class Conversation {
   public:
     // Resets the session, which must outlive this object. `system`: the system prompt, if any. Its
-    // tokens are never evicted if the config protects system prompts (policy.protect.system_prompt)
-    // and the pipeline was opened with PipelineOptions::has_system_prompt. Throws Error(input) with
-    // the key if the budget has no room for them.
+    // tokens are protected from eviction if two conditions hold: the config protects system prompts
+    // (policy.protect.system_prompt), and the pipeline was opened with
+    // PipelineOptions::has_system_prompt. Throws Error(input) with the key if the budget has no
+    // room for these tokens.
     Conversation(Session &session, ChatTemplate chat, std::optional<std::string> system);
 
     // Reads a question and generates the answer. options.on_text gets the text of the answer, and
     // the result also has this text. Random numbers continue from one answer to the next. Throws
-    // Error(resource) if the question does not fit. If it is cancelled before the answer begins,
+    // Error(resource) if the question does not fit. If the user cancels before the answer begins,
     // the result has StopReason::cancelled and no ids. In both cases the conversation does not
     // change.
     GenerateResult ask(std::string_view question, const GenerateOptions &options);
     // Pins the last question: its tokens and the template's tokens around it are not evicted until
     // the session reads the whole conversation again. Throws Error(usage) if there is no question
-    // or a part of it was evicted already, and Error(input) if the budget has no room. Returns the
-    // number of all pinned tokens.
+    // or a part of it was evicted already. Throws Error(input) if the budget has no room. Returns
+    // the number of all pinned tokens.
     int64_t pin_question();
-    // Forgets everything but the system prompt. Random numbers start again from the seed.
+    // Removes all turns except the system prompt. Random numbers start again from the seed.
     void reset();
     // Replaces the conversation by these turns. The session reads them together with the next
     // question.
     void take_over(std::vector<ChatMessage> turns);
 
     // Write and read a session file that also has the turns, see session_file.hpp. load() replaces
-    // everything here, the system prompt included. If the file has no chat or another template, it
-    // throws Error(input), and the conversation does not change.
+    // the whole conversation, including the system prompt. If the file has no chat or has another
+    // template, load() throws Error(input), and the conversation does not change.
     void save(const std::filesystem::path &path);
     void load(const std::filesystem::path &path);
 
-    // Questions and answers, without the system prompt.
+    // Returns questions and answers, without the system prompt.
     std::span<const ChatMessage> turns() const { return turns_; }
     const std::optional<std::string> &system() const { return system_; }
     const ChatTemplate &chat() const { return chat_; }

@@ -10,15 +10,15 @@
 namespace keel {
 
 // The engines of a pipeline and their devices: one engine, or the engines of a hybrid. If backends
-// take turns, the engines are in the order of the config, and each has all layers. If layers are
-// split, the engines are in the order of the layers.
+// take turns, the engines are in the order of the config, and each engine has all layers. If layers
+// are split, the engines are in the order of the layers.
 class EngineSet {
   public:
     EngineSet() = default;
     explicit EngineSet(bool takes_turns) : takes_turns_(takes_turns) {}
 
     void add(std::unique_ptr<Engine> engine, const std::shared_ptr<Device> &device);
-    // The engines on which decode and prefill begin. By default this is the first engine.
+    // Set the engines on which decode and prefill begin. By default this is the first engine.
     void set_decode(size_t number) { decode_ = number; }
     void set_prefill(size_t number) { prefill_ = number; }
 
@@ -30,14 +30,14 @@ class EngineSet {
     const std::unique_ptr<Engine> &back() const { return engines_.back(); }
     Engine &decode() const { return *engines_[decode_]; }
     Engine &prefill() const { return *engines_[prefill_]; }
-    // decode() if policies act on its layers. Otherwise the first engine with layers on which
-    // policies act.
+    // Returns decode() if policies act on its layers. Otherwise returns the first engine with
+    // layers on which policies act.
     Engine &acting() const;
     Engine *find(std::string_view name) const; // NULL: no engine has that name
-    // The device of each engine, without repetition.
+    // Returns the devices of all engines, each device once.
     const std::vector<std::shared_ptr<Device>> &devices() const { return devices_; }
-    // A lost device: the device of an engine, or a device to which ops fall back. NULL if no device
-    // was lost.
+    // Returns a lost device: the device of an engine, or a device to which ops fall back. Returns
+    // NULL if no device was lost.
     const Device *lost_device() const;
 
     Stream::Counters counters() const; // the sum over all devices
@@ -50,13 +50,15 @@ class EngineSet {
         std::function<void(Executor &, const PlannedOp &, const keel_op_args *args, bool after)>;
     void set_observer(const Observer &observer);
 
-    // All planned ops of prefill steps, decode steps and evictions. Each op occurs once per engine.
+    // Returns all planned ops of prefill steps, decode steps and evictions. Each op occurs once per
+    // engine.
     std::vector<const PlannedOp *> ops() const;
     uint32_t step_tokens() const;            // the most tokens of a prefill step, on any engine
     uint64_t weight_bytes() const;           // bytes of weights on all devices
     uint64_t weight_bytes_per_token() const; // bytes of weights that a decode step reads
-    // The bytes that a token adds to the cache of the layers that hold all tokens, and the most
-    // cache bytes of the layers that hold only their window.
+    // kv_bytes_per_token() returns the bytes that a token adds to the cache of the layers that hold
+    // all tokens. held_window_bytes() returns the most cache bytes of the layers that hold only
+    // their window.
     uint64_t kv_bytes_per_token() const;
     uint64_t held_window_bytes() const;
 

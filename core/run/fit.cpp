@@ -32,8 +32,8 @@ Fit fit_to_memory(const ModelSource &source, const MemoryInfo &info) {
     const int64_t wanted = model.max_positions, least = std::min(wanted, small_context);
     Fit fit;
     fit.context = wanted;
-    // Types in ascending order of quality loss. The first type that leaves room for a useful
-    // context is used.
+    // The types are in ascending order of quality loss. The first type that leaves room for a
+    // useful context is used.
     for (const keel_dtype weights : {KEEL_DTYPE_NONE, KEEL_DTYPE_Q8_0, KEEL_DTYPE_Q4_0}) {
         if (weights != KEEL_DTYPE_NONE && !can_be(source, weights)) continue;
         for (const keel_dtype kv : {KEEL_DTYPE_F16, KEEL_DTYPE_Q8_0}) {

@@ -7,15 +7,15 @@
 
 namespace keel {
 
-// The longest context whose cache fits into memory together with the weights. It is at most the
-// model's context, and a multiple of 256. 0: no context fits. If the memory is unknown, everything
-// fits.
+// Returns the longest context whose cache fits into memory together with the weights. It is at most
+// the model's context, and a multiple of 256. 0: no context fits. If the memory is unknown, every
+// context fits.
 int64_t context_that_fits(const ModelSource &source, keel_dtype weights, keel_dtype key,
                           keel_dtype value, const MemoryInfo &info);
 
-// A choice of types and context that fits the memory, with texts that give the reasons.
+// A choice of types and context that fits the memory. The notes give the reasons as texts.
 struct Fit {
-    keel_dtype weights = KEEL_DTYPE_NONE; // NONE: as stored
+    keel_dtype weights = KEEL_DTYPE_NONE; // NONE: the types in the model's files
     keel_dtype kv = KEEL_DTYPE_F16;
     int64_t context = 0;
     bool fits = true; // false: even the smallest choice does not fit

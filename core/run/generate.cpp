@@ -23,7 +23,8 @@ const char *stop_reason_name(StopReason reason) {
 
 namespace {
 
-// Pins texts before the prompt is read. The prompt's first token will have the number `first`.
+// Pins texts before the prompt is read. `first` is the number that the prompt's first token will
+// have.
 void pin_texts(Session &session, std::span<const int32_t> prompt, int64_t first,
                const GenerateOptions &options) {
     const Tokenizer &tokenizer = *session.pipeline().tokenizer();
@@ -229,7 +230,8 @@ std::optional<int32_t> Generation::next() {
         stop(StopReason::stop_string, std::string(stream_->stop_string()));
     } else if (is_cancelled()) {
         stop(StopReason::cancelled);
-    } else if (!is_long_enough()) { // stops after the last token, because it needs no step
+    } else if (!is_long_enough()) {
+        // if the text is long enough, its last token needs no step and no room
         if (is_guessed(id) || session_.can_take(1, &why)) return id;
         stop(StopReason::cache_full, why);
     }
@@ -255,7 +257,9 @@ GenerateResult generate(Session &session, std::span<const int32_t> prompt,
     generation.run_ahead();
     try {
         while (const auto id = generation.next()) generation.advance(*id);
-    } catch (const Error &error) { // returns the text that was already generated
+    } catch (const Error &error) {
+        // the error is not thrown if a part of the text was generated; the result then has this
+        // part
         if (!session.is_broken() || !generation.has_text()) throw;
         generation.stop(StopReason::device_lost, error.what());
     }

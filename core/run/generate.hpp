@@ -22,10 +22,10 @@ enum class StopReason {
     end_token,   // the model ended the text
     stop_string, // the text contained a stop string; the text ends before it
     max_tokens,  // GenerateOptions::max_tokens tokens were generated
-    // The context, kv.max_mib or the budget is full and the policy does not evict. `detail` names
+    // The context, kv.max_mib or the budget is full, and the policy does not evict. `detail` names
     // the key to change.
     cache_full,
-    cancelled, // HostServices::request_cancel, Ctrl-C
+    cancelled, // the user cancelled: HostServices::request_cancel, Ctrl-C
     // A device was lost, and no other backend could continue. `detail` is the error. The result has
     // the text so far, and the session is broken.
     device_lost,
@@ -35,15 +35,16 @@ const char *stop_reason_name(StopReason reason); // "end_token", ...
 struct GenerateOptions {
     int64_t max_tokens = pipeline::GenerationSection::default_max_tokens;
     std::vector<std::string> stop;
-    // Parts of the prompt that are never evicted, see find_text(). Ignored without a prompt.
+    // Parts of the prompt that are never evicted, see find_text(). Without a prompt, `pin` has no
+    // effect.
     std::vector<std::string> pin;
     std::string pin_key = "generation.pin"; // the key or option that sets `pin`, for messages
     SamplingParams sampling;
     bool ignore_end = false; // true: generates max_tokens tokens, and ignores end tokens
     // Tokens that end the text, in addition to the tokenizer's end tokens. The ids must be rising.
     std::vector<int32_t> end_ids;
-    // If set, GenerateResult::logprobs has an entry for each token, with this number of most likely
-    // tokens.
+    // If set, GenerateResult::logprobs has an entry for each generated token. An entry has this
+    // number of most likely tokens.
     std::optional<int64_t> logprobs;
     // The state from which the random numbers start. If not set, they start from sampling.seed.
     std::optional<Rng::State> random;
@@ -54,14 +55,15 @@ struct GenerateOptions {
     // generation.lookup of at least this number. Only generate() makes guesses.
     int64_t lookup = 0;
 };
-// From a config's sampling and generation sections.
+// Returns the options that a config's sampling and generation sections give.
 GenerateOptions generate_options(const pipeline::PipelineConfig &config);
 
 struct GenerateResult {
     std::string text;
-    std::vector<int32_t> ids;            // generated tokens, the end token included
-    std::vector<TokenLogprobs> logprobs; // of each of these, with GenerateOptions::logprobs
-    Rng::State random{};                 // of the sampler after the last token
+    std::vector<int32_t> ids; // generated tokens, including the end token
+    // one entry for each of `ids`, with GenerateOptions::logprobs
+    std::vector<TokenLogprobs> logprobs;
+    Rng::State random{}; // state of the sampler after the last token
     StopReason reason = StopReason::max_tokens;
     // Details about the reason: the stop string, the key to change, or how much of a cancelled
     // prompt stays in the session. Empty for other reasons.
@@ -80,9 +82,9 @@ struct GenerateResult {
 class Generation {
   public:
     enum class Prompt {
-        read_now, // the constructor reads it, see generate()
-        // The caller takes unread() in, part by part, and calls count_read() after each part. The
-        // constructor checks that the prompt fits.
+        read_now, // the constructor reads the prompt, see generate()
+        // The caller lets the session read unread(), part by part, and calls count_read() after
+        // each part. The constructor checks that the prompt fits.
         read_by_caller,
     };
     // The session must outlive this object.
@@ -93,15 +95,17 @@ class Generation {
     Generation &operator=(const Generation &) = delete;
 
     Session &session() const { return session_; }
-    // The tokens of the prompt that were not taken in yet. Empty: next() may be called.
+    // Returns the tokens of the prompt that the session has not read. If this is empty, next() may
+    // be called.
     std::span<const int32_t> unread() const { return std::span(input_).subspan(read_); }
-    // The next n tokens of unread() were taken in. Throws the errors of GenerateOptions::progress.
+    // Call it after the session has read the next n tokens of unread(). Throws the errors of
+    // GenerateOptions::progress.
     void count_read(size_t n);
-    // The prompt could not be read. Removes pins of tokens that were not read.
+    // Call it if the prompt cannot be read. Removes pins of tokens that were not read.
     void give_up_prompt();
     bool is_cancelled() const;
-    // The caller promises to pass each token of next() to Session::decode, one sequence at a time.
-    // Greedy steps may then be queued before their token is read (Session::greedy).
+    // Call it if the caller will pass each token of next() to Session::decode, and runs only this
+    // sequence. Greedy steps can then be queued before their token is read (Session::greedy).
     void run_ahead() { runs_ahead_ = true; }
     // Chooses the next token from the results of the session's last step. Returns the token. The
     // session must run a step with this token before the next call. Returns nullopt if the text has
@@ -133,7 +137,7 @@ class Generation {
     Session &session_;
     GenerateOptions options_;
     std::vector<int32_t> input_; // the prompt, after the session's pending token
-    size_t read_ = 0;            // tokens of input_ that were taken in
+    size_t read_ = 0;            // tokens of input_ that the session has read
     int64_t before_ = 0;         // tokens in the session before the prompt
     std::chrono::steady_clock::time_point start_;
     Sampler sampler_;
@@ -151,17 +155,17 @@ class Generation {
 
 // Prefills the prompt and generates. In an empty session, an empty prompt means the model's begin
 // token (Tokenizer::bos_id()). Throws Error(usage) if the model has no such token, and
-// Error(resource) if the prompt does not fit. After the first token it returns a result in every
-// case.
+// Error(resource) if the prompt does not fit. After the first token, generate() always returns a
+// result and does not throw.
 //
-// A session may have a pending token, from an earlier generate() or from a saved session. The
-// session reads this token before the prompt. If the prompt is empty, the new ids are those with
-// which the earlier generation would have continued (under the same random numbers). But if the end
-// of the first text cut a character in two, both texts have U+FFFD at this place. Afterwards the
-// last token is pending.
+// A session can have a pending token, from an earlier generate() or from a saved session. The
+// session reads this token before the prompt. If the prompt is empty, the new ids continue the
+// earlier generation (with the same random numbers). But if the end of the first text cut a
+// character in two, both texts have U+FFFD at this place. After generate(), the last token is
+// pending.
 //
-// A generation that was cancelled before its prompt was read has no ids. Session::prefill says what
-// then stays in the session.
+// If the user cancels before the prompt is read, the result has no ids. The comment of
+// Session::prefill says what stays in the session.
 GenerateResult generate(Session &session, std::span<const int32_t> prompt,
                         const GenerateOptions &options);
 

@@ -8,10 +8,11 @@
 namespace keel {
 namespace {
 
-constexpr uint32_t usual_block = 64; // the usual size of a block, in slots; a backend may use
+constexpr uint32_t usual_block = 64; // the usual size of a block, in slots; a backend can use
                                      // another size
 
-// A step has a chunk of one sequence, and a token of each other one of `batch` sequences.
+// Returns the bytes of the work memory. A step has a chunk of one sequence, and one token of each
+// of the other sequences. `batch` is the number of sequences.
 uint64_t work_bytes(const ModelConfig &m, int64_t context, int64_t chunk, int64_t batch) {
     const int64_t per_token =
         2 * m.hidden_size + (2 * m.q_size() + 2 * m.kv_size()) + 3 * m.intermediate_size;

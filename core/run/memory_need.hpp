@@ -28,7 +28,8 @@ struct KvBytes {
     }
     uint64_t of(int64_t tokens) const;
 };
-// All 0 if head_dim is no multiple of the types' blocks. `chunk`: as in memory_need().
+// Returns the bytes of the cache. All members are 0 if head_dim is not a multiple of the types'
+// blocks. `chunk`: as in memory_need().
 KvBytes kv_bytes(const ModelConfig &model, keel_dtype key, keel_dtype value, int64_t context,
                  int64_t chunk = 512);
 
@@ -41,15 +42,17 @@ MemoryNeed memory_need(const ModelSource &source, keel_dtype weights, keel_dtype
                        keel_dtype value, int64_t context, int64_t chunk = 512,
                        uint64_t weight_dtypes = all_weight_dtypes, uint32_t batch = 1);
 
-// Returns true if all matrices can have this type. Their rows must consist of whole blocks.
+// Returns true if all matrices can have the type `weights`. Their rows must consist of whole
+// blocks.
 bool can_be(const ModelSource &source, keel_dtype weights);
 
-// The part of the available memory that a pipeline may use. The rest is for other processes.
+// Returns the part of the available memory that a pipeline may use. The rest is for other
+// processes.
 uint64_t usable_bytes(const MemoryInfo &info);
 
-// The longest context of at most `wanted` tokens for which need(context) is at most `bytes`. The
-// result is `wanted` or a multiple of 256. It is 0 if no context fits. need() must rise with the
-// context.
+// Returns the longest context of at most `wanted` tokens for which need(context) is at most
+// `bytes`. The result is `wanted` or a multiple of 256. It is 0 if no context fits. need() must
+// rise with the context.
 template <typename Need> int64_t longest_context(int64_t wanted, uint64_t bytes, const Need &need) {
     constexpr int64_t step = 256;
     if (need(wanted) <= bytes) return wanted;

@@ -43,7 +43,7 @@ void MemoryPlan::check_cap() const {
 }
 
 // A device with its own memory holds a part of the tables. If the tables do not fit in the host's
-// memory, they would not fit in the device's memory either.
+// memory, the device's memory has no room for them either.
 void MemoryPlan::check_tables() const {
     const MemoryInfo info = memory_ ? memory_() : memory_info();
     const int64_t context = engines_.decode().kv_shape.max_slots;
@@ -75,7 +75,7 @@ bool MemoryPlan::fit_context() const {
     return changed;
 }
 
-// The memory that these engines need together.
+// Returns the memory that these engines need together.
 MemoryNeed MemoryPlan::need(const std::vector<const Engine *> &engines, int64_t context) const {
     const HybridMode mode = config_.hybrid.mode();
     MemoryNeed all;
@@ -109,7 +109,7 @@ bool MemoryPlan::fit_context(const Engine &of, int64_t &slots) const {
     const MemoryInfo info = memory_ ? memory_() : of.memory();
     if (info.total == 0) return false;
     const int64_t trained = source_.config().max_positions;
-    std::vector<const Engine *> beside; // other engines that use the same memory
+    std::vector<const Engine *> beside; // engines that use the same memory as the present engine
     for (const auto &engine : engines_) {
         const bool both = engine->uses_system_memory() && of.uses_system_memory();
         if (engine.get() == &of || both || &engine->device() == &of.device())

@@ -10,13 +10,13 @@
 
 namespace keel {
 
-// Compares the memory that a pipeline needs with the memory that is free. This happens before a
-// weight is read..
+// Compares the memory that a pipeline needs with the memory that is free, before the first weight
+// is read.
 class MemoryPlan {
   public:
     // All arguments must outlive this object. `batch`: the number of sequences that run steps
-    // together. `memory`: returns the memory to plan with (total and available); if it is empty,
-    // this class asks the devices and the system.
+    // together. `memory` returns the memory to plan with (total and available). If `memory` is
+    // empty, this class asks the devices and the system.
     MemoryPlan(const pipeline::PipelineConfig &config, const ModelSource &source,
                const EngineSet &engines, uint32_t batch, const std::function<MemoryInfo()> &memory)
         : config_(config), source_(source), engines_(engines), batch_(batch), memory_(memory) {}
@@ -24,14 +24,14 @@ class MemoryPlan {
     // Throws Error(input) if kv.max_mib has no room for one block of each head.
     void check_cap() const;
     // Throws if the RoPE tables and cache tables for the context do not fit in memory. Keel does
-    // not lower such a context. A model folder may claim any context, so call this before anything
-    // is allocated.
+    // not lower such a context. A model folder can claim any context, so call this before memory is
+    // allocated.
     void check_tables() const;
     // Checks that weights, cache and workspace fit together. If the config gives a context that
     // does not fit, throws Error(resource). If the config gives no context, lowers the context of
-    // all engines until it fits. Returns true if it was lowered.
+    // all engines until it fits. Returns true if the context was lowered.
     bool fit_context() const;
-    // The options with which the weights of an engine are loaded.
+    // Returns the options with which the weights of an engine are loaded.
     LoadOptions load_options(const Engine &engine) const;
 
   private:

@@ -45,7 +45,7 @@ std::optional<NonFinite> probe_step(const SequenceRows &step, StepRunner &runner
 }
 
 // Computes all tokens of the sequence again, with a second cache. Works only if nothing was
-// evicted, because only then a token's position is its number.
+// evicted, because then a token's position is its number.
 std::optional<NonFinite> recompute_text(const Sequence &sequence, StepRunner &runner) {
     const std::span<const int32_t> tokens = sequence.text.tokens();
     std::vector<std::unique_ptr<LayerCaches>> caches;
@@ -76,9 +76,9 @@ std::optional<NonFinite> recompute_text(const Sequence &sequence, StepRunner &ru
     return std::nullopt;
 }
 
-// The probable cause of a bad value after layer `layer`. -1 means the embedding, the number of
-// layers means the output projection. If a tensor of the layer has a bad value, names this tensor
-// as the model's file names it. Otherwise lists possible causes.
+// Returns the probable cause of a value that is not finite after layer `layer`. -1 means the
+// embedding. The number of layers means the output projection. If a tensor of the layer has such a
+// value, names this tensor as the model's file names it. Otherwise lists possible causes.
 std::string probable_cause(const Sequence &sequence, int64_t layer) {
     const ModelSource &source = sequence.pipeline.source();
     const bool between = layer >= 0 && layer < sequence.pipeline.model().layers;
@@ -112,9 +112,9 @@ bool all_finite(std::span<const float> values) {
     return sum == 0;
 }
 
-// A bad token of an earlier step affects later steps through the cache. So all tokens are computed
-// again if nothing was evicted and a second cache fits in memory. Otherwise only the last step is
-// computed again.
+// A value of an earlier step that is not finite affects later steps through the cache. If nothing
+// was evicted and a second cache fits in memory, all tokens are computed again. Otherwise only the
+// last step is computed again.
 void report_non_finite(const Sequence &sequence, StepRunner &runner) {
     const int64_t tokens = sequence.text.size();
     const bool one_step = tokens == std::ssize(sequence.step.ids);
@@ -128,7 +128,7 @@ void report_non_finite(const Sequence &sequence, StepRunner &runner) {
             // There is no memory for a second cache, so only the last step is checked.
         }
     }
-    if (one_step || !traced) { // the step writes the same values to its cache slots again
+    if (one_step || !traced) { // the step that runs again writes the same values to its cache slots
         SequenceRows step = sequence.step;
         sequence.cache.find_stages(step);
         found = probe_step(step, runner);

@@ -155,8 +155,8 @@ KvShape make_kv_shape(const pipeline::PipelineConfig &config, const ModelConfig 
     return shape;
 }
 
-// Finds the layers with a window, if the engine also has layers without one. Otherwise the result
-// is empty.
+// Returns the layers with a window, if the engine also has layers without a window. Otherwise the
+// result is empty.
 WindowedLayers make_windowed(const Engine &engine, int64_t slots) {
     WindowedLayers windowed;
     if (engine.split.window() == 0) return windowed;
@@ -166,16 +166,16 @@ WindowedLayers make_windowed(const Engine &engine, int64_t slots) {
     windowed.shape = engine.kv_shape;
     windowed.shape.layers = engine.split.windowed();
     windowed.shape.window = engine.split.window();
-    // This may be more than the context, because a sequence from which slots are evicted can be
+    // This can be more than the context, because a sequence from which slots are evicted can be
     // longer than the context.
     windowed.shape.max_slots = slots;
-    // one more cache, for a repetition of the context
+    // one more cache, for the copy while the model repeats the context
     windowed.shape.sequences = engine.kv_shape.sequences + 1;
     return windowed;
 }
 
-// The number of slots per head that holds the window on every engine, because a sequence may move
-// to another engine.
+// Returns the number of slots per head that holds the window on every engine, because a sequence
+// can move to another engine.
 int64_t most_window_slots(const EngineSet &set) {
     int64_t most = 0;
     uint32_t chunk = 0, block = 0;
@@ -189,7 +189,7 @@ int64_t most_window_slots(const EngineSet &set) {
 }
 
 // kv.max_mib limits all layers together. Layers with a window get the bytes that they need. The
-// other layers share the remaining bytes. If no bytes remain, their share is 1 byte, which
+// other layers share the remaining bytes. If no bytes remain, the other layers get 1 byte, which
 // MemoryPlan::check_cap refuses.
 void share_cap(const pipeline::PipelineConfig &config, const EngineSet &set) {
     const std::optional<uint64_t> cap = config.kv.max_bytes();

@@ -10,7 +10,7 @@
 
 namespace keel {
 
-// Opens devices in place of open_device(). For tests.
+// Functions that open devices in place of open_device(). For tests.
 struct DeviceOpener {
     // Opens the backend `name`. If the config has a section `hybrid`, `name` is one of the names in
     // this section. Otherwise `name` is the id of the backend's plugin. If this function is empty
@@ -20,9 +20,9 @@ struct DeviceOpener {
     std::function<std::shared_ptr<Device>()> fallback;
 };
 
-// Opens the devices that a config names, and makes their engines with executor and KV shape. The
-// engines' other members are made later. `sequences`: how many sequences share the memory of the
-// cache at once.
+// Opens the devices that a config names. Makes their engines with executor and KV shape. The
+// engines' other members are made later. `sequences`: the number of sequences that share the memory
+// of the cache at the same time.
 EngineSet open_engines(const pipeline::PipelineConfig &config, const ModelConfig &model,
                        const std::shared_ptr<HostServices> &host, const DeviceOpener &opener,
                        uint32_t sequences);

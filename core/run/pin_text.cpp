@@ -28,7 +28,7 @@ TokenRun find_text(const Tokenizer &tokenizer, std::span<const int32_t> prompt,
                         "once; add more of the text around it",
                         printable(text, 120));
     }
-    const auto token_at = [&](size_t byte) { // the token that has this byte
+    const auto token_at = [&](size_t byte) { // returns the number of the token that has this byte
         return static_cast<int32_t>(std::upper_bound(ends.begin(), ends.end(), byte) -
                                     ends.begin());
     };

@@ -71,7 +71,8 @@ Pipeline::Pipeline(const pipeline::PipelineConfig &config, const PipelineOptions
 
 Pipeline::~Pipeline() = default;
 
-// Refuses features that do not work for several sequences at once, before anything is opened.
+// Refuses features that do not work for several sequences at the same time. Called before anything
+// is opened.
 void Pipeline::check_batch() const {
     if (batch_ > most_batch) {
         throw_error(ErrorKind::usage, "{} sequences at once are too many, expected at most {}",

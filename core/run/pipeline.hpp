@@ -14,23 +14,24 @@
 
 namespace keel {
 
-// Called while a pipeline is made and used. `stage` is "loading" or "prefill". May throw to stop.
+// Called while a pipeline is made and used. `stage` is "loading" or "prefill". The function can
+// throw an exception to stop the work.
 using Progress = std::function<void(const char *stage, uint64_t done, uint64_t total)>;
 
-// Opens the model that a section names. If it does not exist, throws Error(input) with the place in
-// the config.
+// Opens the model that a section names. If the model does not exist, throws Error(input) with the
+// place in the config.
 std::shared_ptr<const ModelSource> open_model(const pipeline::ModelSection &section);
 
 struct PipelineOptions {
-    std::shared_ptr<HostServices> host; // NULL: one of its own
+    std::shared_ptr<HostServices> host; // NULL: the pipeline makes its own
     Progress progress;
     uint32_t max_logit_rows = 1; // evaluation reads the logits of many tokens at once
     // false: also accepts a model folder without a tokenizer. For benchmarks.
     bool need_tokenizer = true;
-    // true: stops before the first weight is read. Then the pipeline can report its facts, but
-    // cannot run.
+    // true: stops before the first weight is read. Then the pipeline can report its sizes and
+    // plans, but cannot run.
     bool check_only = false;
-    // true: sequences may protect a system prompt (CacheManager::protect_prefix), if the config
+    // true: sequences can protect a system prompt (CacheManager::protect_prefix), if the config
     // protects system prompts.
     bool has_system_prompt = false;
     // Returns the memory to plan with (total and available). If empty, Keel asks the device and the
@@ -38,17 +39,17 @@ struct PipelineOptions {
     std::function<MemoryInfo()> memory;
     // Reports memory pressure. NULL: the system's monitor. For tests.
     std::shared_ptr<SystemMonitor> monitor;
-    uint32_t sequences = 1; // the number of sessions, including forks, that share the memory of the
-                            // cache at once
+    // the number of sessions, including forks, that share the memory of the cache at the same time
+    uint32_t sequences = 1;
     // true: policies will be added, and sessions will be forked into them. Then a sequence under a
     // policy that keeps all slots keeps all tokens, even if all layers of the model have an
     // attention window.
     bool several_policies = false;
-    // The most sequences that run steps together, see SessionBatch. If it is above 1, the config
+    // The most sequences that run steps together, see SessionBatch. If this is above 1, the config
     // must not have a hybrid or kv.max_mib.
     uint32_t batch = 1;
-    // true: does not warn of ops that fall back, because --explain prints them, and does not warn
-    // of keys that have no effect under the policy.
+    // true: does not warn about ops that fall back, because --explain prints them. Also does not
+    // warn about keys that have no effect under the policy.
     bool quiet_fallbacks = false;
     // Functions that open the backends and the fallback, see DeviceOpener. For tests.
     std::function<std::shared_ptr<Device>(const std::string &name)> device;
@@ -83,15 +84,15 @@ class Pipeline {
     std::string backends_text() const; // the plugin's name; for a hybrid: "NAME (PLUGIN), NAME
                                        // (PLUGIN)"
 
-    // The engine on which sequences begin to decode; if layers are split, the first engine. The
-    // functions below return members of this engine.
+    // The engine on which sequences begin to decode. If layers are split, this is the first engine.
+    // The functions below return members of this engine.
     Engine &engine() const { return engines_.decode(); }
     Device &device() { return engine().device(); }
     Executor &executor() { return *engine().executor; }
     ModelWeights &weights() { return *engine().weights; }
     Graph &graph() { return *engine().graph; }
     const KvShape &kv_shape() const { return engine().kv_shape; }
-    // The setup of an engine with layers on which the policy acts.
+    // The setup of the engine that has layers on which the policy acts.
     PolicySetup &policy_setup() const { return *engines_.acting().policy_setup; }
     keel_buffer_kind placement() const { return engine().placement(); } // of buffers that ops share
     int64_t context() const { return engine().kv_shape.max_slots; }

@@ -59,8 +59,8 @@ void PolicySet::check_window_cap(const Engine &engine) const {
                 static_cast<double>(needed) / bytes_per_mib, **config_.kv.max_mib);
 }
 
-// Warns of a budget above the window. Tokens outside of the window would count against the budget,
-// but no query attends to them.
+// Warns about a budget above the window. Tokens outside of the window would count against the
+// budget, but no query attends to them.
 void PolicySet::compare_window(const Engine &engine) const {
     const PolicySetup &plan = *engine.policy_setup;
     const int64_t window = plan.config().attention_window;
@@ -76,7 +76,7 @@ bool PolicySet::is_own(const PolicySetup &plan) const {
 }
 
 // Refuses a context that is longer than the model was trained for, if the policy keeps all slots.
-// With a policy that evicts, the model may read more tokens than it was trained for.
+// With a policy that evicts, the model can read more tokens than it was trained for.
 void PolicySet::check_trained_context(const PolicySetup &plan) const {
     const int64_t context = engine().kv_shape.max_slots, trained = context_.model.max_positions;
     if (context <= trained || !plan.keeps_all()) return;
@@ -86,8 +86,9 @@ void PolicySet::check_trained_context(const PolicySetup &plan) const {
              context, trained);
 }
 
-// A policy may have its own budget in addition to the config's. Then both apply, and an eviction
-// keeps the smaller number of slots. A user may not expect this, so the difference is reported.
+// A policy can have its own budget in addition to the config's budget. Then both budgets apply, and
+// an eviction keeps the smaller number of slots. A user may not expect this, so Keel reports the
+// difference.
 void PolicySet::compare_budgets() const {
     const PolicySetup &plan = *engines_.acting().policy_setup;
     const keel_policy_needs &needs = plan.needs();

@@ -10,11 +10,11 @@
 namespace keel {
 
 // The policies that sequences of a pipeline can have: the policy of the config, and policies that
-// were added. All use the same weights and the same memory for caches.
+// were added. All policies use the same weights and the same memory for caches.
 class PolicySet {
   public:
-    // Binds the config's policy and its allocator. `quiet`: does not warn of keys without effect,
-    // nor of ops that fall back. config and engines must outlive this object.
+    // Binds the config's policy and its allocator. `quiet`: true turns off the warnings about keys
+    // without effect and about ops that fall back. config and engines must outlive this object.
     PolicySet(const pipeline::PipelineConfig &config, BoundPlugin policy, PolicyContext context,
               const EngineSet &engines, bool quiet);
 
@@ -26,16 +26,17 @@ class PolicySet {
     // Returns true if `plan` is the setup of an engine, and not of an added policy.
     bool is_own(const PolicySetup &plan) const;
 
-    // Adds another policy and returns its setup, with which sessions can be made. `section` is like
-    // the section `policy` of a config. The setup lives as long as this object. Throws the errors
-    // that a pipeline throws for a wrong policy in its config, and Error(input) for a hybrid.
+    // Adds another policy and returns its setup. Sessions can be made with this setup. `section` is
+    // like the section `policy` of a config. The setup is valid as long as this object. Throws the
+    // errors that a pipeline throws for a wrong policy in its config, and Error(input) for a
+    // hybrid.
     PolicySetup &add(const pipeline::PolicySection &section);
     // Returns a setup that keeps all tokens and collects the inputs of all policies of `plans`.
     // After one prefill with it, the session can be forked for each of these policies
-    // (Session::fork). Throws Error(input) if two policies need the same input in different forms;
-    // the message names it.
+    // (Session::fork). Throws Error(input) if two policies need the same input in different forms.
+    // The message names the input.
     PolicySetup &add_shared_prefill(std::span<PolicySetup *const> plans);
-    // The ops that steps run to collect the inputs of a setup of this set.
+    // Returns the ops that steps run to collect the inputs of a setup of this object.
     const TapOps &taps(const PolicySetup &plan) const;
 
   private:
@@ -61,8 +62,8 @@ class PolicySet {
     std::vector<std::unique_ptr<Added>> added_;
 };
 
-// Throws Error(input) if the config has the section 'hybrid'. The message says that `what` can run
-// only on one backend. `what` is a plural noun, with which the message begins.
+// Throws Error(input) if the config has the section 'hybrid'. The message begins with `what`, a
+// plural noun, and says that `what` can run only on one backend.
 void refuse_hybrid(const pipeline::PipelineConfig &config, std::string_view what);
 
 } // namespace keel

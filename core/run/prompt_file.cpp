@@ -20,8 +20,8 @@ namespace {
 
 constexpr int64_t most_tokens = 16777216;         // the limit of generation.max_tokens
 constexpr uint64_t most_seed = uint64_t{1} << 53; // the limit of sampling.seed
-constexpr size_t most_bytes = size_t{4} << 30;    // limit for a file of answers
-// The limits are high, because answers may have log probabilities of every token.
+constexpr size_t most_bytes = size_t{4} << 30;    // bytes; the limit for a file of answers
+// The limits are high, because answers can have log probabilities of every token.
 constexpr JsonLimits line_limits{most_bytes, 16, 100'000'000};
 
 // A line of a file, and the number of the line.
@@ -127,8 +127,8 @@ void AnswerFile::read_done(const std::vector<BatchPrompt> &prompts) {
     }
     // A line is complete only if it ends with a newline. An incomplete last line was cut off.
     const size_t whole = text.rfind('\n') == std::string::npos ? 0 : text.rfind('\n') + 1;
-    // If the last line does not look like an answer, this is not a file of answers, and it must not
-    // be truncated.
+    // If the last line does not look like an answer, the file is not a file of answers, and Keel
+    // must not truncate it.
     if (whole < text.size() && text[whole] != '{')
         throw_error(ErrorKind::input,
                     "{}: the file exists and holds no answers; name another file for the answers",

@@ -23,14 +23,14 @@ struct BatchPrompt {
 std::vector<BatchPrompt> parse_prompts(std::string_view text, const std::string &name);
 
 // A JSONL file of answers. Each answer is written as one line as soon as it is finished. A second
-// run continues after the first one: existing lines stay, and their ids count as done. A last line
-// that was cut off, because the program was killed, is removed. The file is locked while this
-// object lives.
+// run continues after the first run: existing lines stay, and their ids count as done. If the
+// program was killed, the last line can be incomplete; such a line is removed. The file is locked
+// while this object exists.
 class AnswerFile {
   public:
-    // `settings`: a fingerprint of all settings on which the answers depend; each line has it.
-    // Throws Error(input) if the file is not a file of answers, if its answers belong to other
-    // prompts or other settings, or if another run writes to it.
+    // `settings`: a fingerprint of all settings on which the answers depend. Each line has the
+    // fingerprint. Throws Error(input) in three cases: the file is not a file of answers, its
+    // answers belong to other prompts or settings, or another run writes to the file.
     AnswerFile(std::string file, const std::vector<BatchPrompt> &prompts, std::string settings);
     ~AnswerFile();
     AnswerFile(const AnswerFile &) = delete;
@@ -42,7 +42,7 @@ class AnswerFile {
     } // the number of prompts whose line has an error from
       // an earlier run
     const std::string &settings() const { return settings_; }
-    void write(const std::string &line); // one JSON object, without a newline
+    void write(const std::string &line); // writes one JSON object; `line` has no newline
 
   private:
     void read_done(const std::vector<BatchPrompt> &prompts);

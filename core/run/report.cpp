@@ -8,7 +8,8 @@
 namespace keel {
 namespace {
 
-// The memory of the sequence: "cache 4.2 MiB + policy 0.1 MiB (peak 10.1 MiB, 5.8 MiB freed)".
+// Returns the memory of the sequence: "cache 4.2 MiB + policy 0.1 MiB (peak 10.1 MiB, 5.8 MiB
+// freed)".
 std::string held_text(const SessionStats &s) {
     std::string text = "cache " + format_bytes(s.kv_bytes);
     if (s.policy_peak_bytes > 0) text += " + policy " + format_bytes(s.policy_bytes);
@@ -43,8 +44,8 @@ std::string closing_line(const GenerateResult &r) {
         if (s.discarded_steps > 0) line += fmt::format(", {} more discarded", s.discarded_steps);
     }
     if ((s.replay_parts > 0 && s.decode_tokens > 0) || s.decode_stream.replays > 0) {
-        // With a hybrid, the count of recorded steps can exceed this number, because a warm-up runs
-        // further steps, and because the number of parts changes during the run.
+        // With a hybrid, the number of recorded steps can exceed `steps`. A warm-up runs more
+        // steps, and the number of parts changes during the run.
         const uint64_t steps = (s.decode_tokens + s.discarded_steps) * s.replay_parts;
         const std::string of = s.moves.empty() && s.decode_stream.replays <= steps
                                    ? fmt::format(" of {}", steps)

@@ -27,9 +27,10 @@ struct Sequence {
 
     // Prepares a step with these tokens: makes their slots and adds the tokens to the text. The
     // caller must then queue the forward pass. May evict to make room. If there is still no room,
-    // it throws, and only evictions have changed the sequence.
+    // throws an error. In this case only evictions have changed the sequence.
     void take_in(std::span<const int32_t> ids, StepKind kind, uint32_t logit_rows);
-    // Makes the step that was queued ahead (CacheManager::append_ahead) the step of the token `id`.
+    // Makes the step that was queued ahead (CacheManager::append_ahead) the last step, with the
+    // token `id`.
     void take_ahead(int32_t id);
     // Call it if the last step and its results are no longer valid.
     void forget_step();

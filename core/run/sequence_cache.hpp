@@ -12,8 +12,9 @@
 
 namespace keel {
 
-// An engine that runs some layers of a sequence, and the sequence's cache of these layers. One
-// stage has all layers, unless a hybrid splits the layers between backends.
+// An engine that runs some layers of a sequence, and the sequence's cache of these layers. If a
+// hybrid splits the layers between backends, a sequence has several stages. Otherwise one stage has
+// all layers.
 struct Stage {
     Engine *engine;
     std::unique_ptr<CacheManager> cache;
@@ -29,35 +30,37 @@ class SequenceCache {
     Engine &first_engine() const { return *stages_.front().engine; }
     Engine &last_engine() const { return *stages_.back().engine; } // has the logits
     CacheManager &first() const { return *stages_.front().cache; }
-    // The cache of the first stage with layers on which the policy acts. If there is no such stage:
-    // the cache of the first stage.
+    // Returns the cache of the first stage with layers on which the policy acts. If there is no
+    // such stage, returns the cache of the first stage.
     CacheManager &acting() const;
     // Adds a stage with an empty cache.
     void add(Engine &engine, PolicySetup &plan);
-    // From now on these are the stages.
+    // Replaces all stages.
     void assign(std::vector<Stage> stages);
     // Makes `engine` the only stage. Returns the old cache.
     std::unique_ptr<CacheManager> replace(Engine &engine, std::unique_ptr<CacheManager> cache);
-    // Sets the object that runs tokens for a policy with KEEL_NEED_REPLAY. It also applies to
-    // stages that are added later. The object must outlive this one.
+    // Sets the object that runs tokens for a policy with KEEL_NEED_REPLAY, also for stages that are
+    // added later. The object must outlive this one.
     void set_forward(SequenceForward *forward);
 
-    // As CacheManager::can_take, of all stages.
+    // Like CacheManager::can_take, for all stages.
     bool can_take(int64_t n, bool prompt, std::string *why = nullptr) const;
     // Returns how many of the `left` tokens of a prompt the next step takes.
     int64_t next_chunk(int64_t left) const;
-    // Makes room for n tokens; this may evict slots. If it throws, evictions are the only change.
+    // Makes room for n tokens. This can evict slots. If the function throws, evictions are the only
+    // change.
     void make_room(int64_t n, StepKind kind);
-    // Makes the slots of step.ids, and fills in the positions and stages of the step.
+    // Makes the slots of step.ids. Writes the positions and stages of the step to `step`.
     void append(SequenceRows &step, StepKind kind);
     // Like append(), but for a token whose slot was made by CacheManager::append_ahead.
     void keep_ahead(SequenceRows &step);
-    // Fills in the stages of a step whose slots exist. The step collects nothing for the policy.
+    // Writes the stages of a step whose slots exist to `step`. The step collects nothing for the
+    // policy.
     void find_stages(SequenceRows &step) const;
     // Returns true if a step was begun and finish_step() has not run yet.
     bool has_open_step() const { return open_step_.has_value(); }
-    // Call it after the step's ops were queued. It fires triggers and evicts slots. Does nothing if
-    // no step is open.
+    // Call it after the step's ops were queued. Fires triggers and evicts slots. Does nothing if no
+    // step is open.
     void finish_step();
     void forget_open_step() { open_step_.reset(); }
     // Fires the triggers that wait for the end of a prompt.
@@ -70,12 +73,12 @@ class SequenceCache {
     void unpin(int64_t from);
     void protect_prefix(int64_t tokens, std::string_view what);
     uint64_t bytes_in_use() const;
-    uint64_t policy_bytes() const;    // as CacheManager::policy_bytes
-    uint64_t held_peak_bytes() const; // the sum of the stages' CacheManager::held_peak_bytes
+    uint64_t policy_bytes() const;    // the sum of CacheManager::policy_bytes over the stages
+    uint64_t held_peak_bytes() const; // the sum of CacheManager::held_peak_bytes over the stages
     void save(StateWriter &out) const;
     // Throws Error(input) if the cache has seen a different number of tokens.
     void load(StateReader &in, int64_t tokens);
-    // Copies that share blocks until one of them writes.
+    // Makes copies of the stages. A copy shares blocks until one of the two writes to them.
     std::vector<Stage> fork() const;
 
   private:

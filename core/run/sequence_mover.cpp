@@ -16,7 +16,7 @@ double milliseconds_since(Clock::time_point start) {
 }
 
 // Runs decode steps of a dummy token on a separate cache. Returns the number of steps. The result
-// is less than `tokens` if this cache is full or the user cancels.
+// is less than `tokens` if the separate cache is full or the user cancels.
 int64_t warm_up(Engine &engine, int64_t tokens, HostServices &host) {
     if (tokens == 0) return 0;
     const TraceSpan span(engine.executor->stream().trace(), "warm-up", "switch");
@@ -83,8 +83,8 @@ bool SequenceMover::move(Engine &to, BackendMove::Why why, int64_t warmup_tokens
     std::unique_ptr<CacheManager> fresh;
     try {
         finish_step();
-        // The cache is allocated before the warm-up. If there is no memory for it, the move must
-        // fail before the warm-up.
+        // The cache is allocated before the warm-up. If there is no memory for the cache, the move
+        // fails before the warm-up.
         fresh = old.begin_move(*to.policy_setup, to.placement());
         const Clock::time_point allocated = Clock::now();
         m.warmup_tokens = warm_up(to, warmup_tokens, sequence_.pipeline.host());
@@ -108,16 +108,17 @@ bool SequenceMover::move(Engine &to, BackendMove::Why why, int64_t warmup_tokens
     }
     sequence_.meter.read(sequence_.cache); // records the peak of the old cache
     sequence_.cache.replace(to, std::move(fresh)).reset();
-    from.device().trim(); // returns the memory of the old cache to the system, because other
-                          // devices may need it
+    // returns the memory of the old cache to the system, because other devices can need it
+    from.device().trim();
     m.milliseconds = milliseconds_since(start);
     if (trace != nullptr) trace_move(*trace, begin, m);
-    if (m.tokens > 0) sequence_.meter.add_move(std::move(m)); // without tokens nothing was moved
+    // if there are no tokens, nothing was moved
+    if (m.tokens > 0) sequence_.meter.add_move(std::move(m));
     return true;
 }
 
 // Computes the first `tokens` tokens again on an engine, in a new cache. The new cache gets the
-// protected prefix and the pins of the old one.
+// protected prefix and the pins of the old cache.
 void SequenceMover::read_on(Engine &engine, int64_t tokens) {
     auto fresh = std::make_unique<CacheManager>(*engine.policy_setup, engine.placement());
     fresh->begin_like(sequence_.cache.first());
@@ -126,7 +127,7 @@ void SequenceMover::read_on(Engine &engine, int64_t tokens) {
     read_again(std::vector<int32_t>(all.begin(), all.end()));
 }
 
-// Reads these tokens into an empty cache.
+// Reads the tokens `ids` into an empty cache.
 void SequenceMover::read_again(std::span<const int32_t> ids) {
     ahead_.forget();
     sequence_.forget_step();
@@ -167,8 +168,8 @@ Engine &SequenceMover::reread(std::span<Engine *const> candidates, int64_t token
         try {
             sequence_.text.assign(kept);
             read_on(*engine, tokens);
-        } catch (const Error &error) { // for example, this engine has no memory for the cache; then
-                                       // tries the next engine
+        } catch (const Error &error) {
+            // for example, the engine has no memory for the cache; then the next engine is tried
             last = error.what();
             continue;
         }
@@ -187,7 +188,7 @@ Engine &SequenceMover::reread(std::span<Engine *const> candidates, int64_t token
 }
 
 void SequenceMover::retake(std::span<const int32_t> ids, StepKind kind, uint32_t logit_rows) {
-    // the lost engine may have had a larger limit than this engine
+    // the lost engine can have had a larger limit than this engine
     const size_t most = current_engine().graph->max_tokens();
     for (; ids.size() > most; ids = ids.subspan(most)) {
         runner_.step(sequence_, ids.first(most), StepKind::prefill_chunk, 0);

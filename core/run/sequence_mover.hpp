@@ -7,8 +7,8 @@
 
 namespace keel {
 
-// Moves a sequence to another engine. If possible, it moves the cache. If the cache was lost, it
-// computes the tokens again on the new engine.
+// Moves a sequence to another engine. If possible, moves the cache. If the cache was lost, computes
+// the tokens again on the new engine.
 class SequenceMover {
   public:
     SequenceMover(Sequence &sequence, StepRunner &runner, AheadStep &ahead)
@@ -16,17 +16,19 @@ class SequenceMover {
 
     Engine &current_engine() const { return sequence_.cache.first_engine(); }
     int64_t tokens() const { return sequence_.text.size(); }
-    // Allocates a cache on the engine `to`, runs `warmup_tokens` dummy tokens there, then moves
-    // keys and values. So the kernels of `to` are compiled before the sequence arrives. Returns
-    // false if the move failed. Then the sequence stays on its engine, and a warning gives the
-    // reason. If there is no memory for the cache, the move fails before any dummy token runs.
+    // Moves the sequence in three steps: allocates a cache on the engine `to`, runs `warmup_tokens`
+    // dummy tokens there, then moves keys and values. The dummy tokens compile the kernels of `to`
+    // before the sequence arrives. If the move fails, returns false, the sequence stays on its
+    // engine, and a warning gives the reason. If there is no memory for the cache, the move fails
+    // before any dummy token runs.
     bool move(Engine &to, BackendMove::Why why, int64_t warmup_tokens = 0);
     // Call it if the device of the current engine was lost. The sequence keeps its first `tokens`
-    // tokens. The first engine in `candidates` that can do so computes them again. Returns this
-    // engine. Throws Error(runtime) if none of them can. `why`: the error of the lost device.
+    // tokens: another engine computes them again. The engines of `candidates` are tried in their
+    // order until one succeeds. Returns this engine. Throws Error(runtime) if no engine can compute
+    // the tokens. `why`: the error of the lost device.
     Engine &reread(std::span<Engine *const> candidates, int64_t tokens, const Error &why);
-    // Runs a step again that was lost with another engine. The tokens of this step must not be in
-    // the text yet.
+    // Runs a step again that was lost together with an engine. The text must not have the tokens of
+    // this step yet.
     void retake(std::span<const int32_t> ids, StepKind kind, uint32_t logit_rows);
 
   private:

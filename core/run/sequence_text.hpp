@@ -15,7 +15,7 @@ namespace keel {
 class SequenceText {
   public:
     // `context`: the number of tokens for which memory is reserved, so that a decode step allocates
-    // nothing.
+    // no memory.
     explicit SequenceText(int64_t context) { tokens_.reserve(static_cast<size_t>(context)); }
 
     std::span<const int32_t> tokens() const { return tokens_; }

@@ -93,7 +93,7 @@ bool Session::take_in(std::span<const int32_t> ids, uint32_t rows, const Progres
 bool Session::prefill_as(StepKind at_last, std::span<const int32_t> ids, uint32_t rows,
                          const Progress &progress) {
     if (ids.empty()) return true;
-    // a copy, because `ids` may be the session's own tokens
+    // a copy, because `ids` can be the session's own tokens
     const std::vector<int32_t> kept(ids.begin(), ids.end());
     const std::optional<int32_t> pending = this->pending();
     const int64_t before = tokens();
@@ -104,7 +104,8 @@ bool Session::prefill_as(StepKind at_last, std::span<const int32_t> ids, uint32_
         } catch (const Error &error) {
             go_on_elsewhere(error, before);
             set_pending(pending);
-            // Another engine computes all tokens again. The lost time counts as time of the prompt.
+            // Another engine computes all tokens again. The time that was lost counts as time of
+            // the prompt.
             sequence_.meter.set_prefill_tokens(counted);
         }
     }
@@ -131,8 +132,9 @@ bool Session::prefill_all(StepKind at_last, std::span<const int32_t> ids, uint32
                          last ? at_last : StepKind::prefill_chunk,
                          last ? std::min<uint32_t>(rows, static_cast<uint32_t>(n)) : 0);
             if (!last) {
-                finish_step(); // does not wait for the device, so the next chunk is queued right
-                               // after this chunk
+                // does not wait for the device, so the next chunk can be queued right after this
+                // chunk
+                finish_step();
             } else if (rows > 0) {
                 read_logits(); // the wait counts as time of the prefill
             }
@@ -204,12 +206,12 @@ void Session::end_prompt() {
             "end_prompt() was called after take_in(), but the tokens of take_in() are no prompt");
     const StepMeter::Span span(sequence_.meter, false);
     finish_step();
-    // computes the overwritten logits before the cache changes
+    // if the logits were overwritten, computes them again before the cache changes
     if (sequence_.results.is_overwritten()) logits();
     sequence_.cache.end_prompt();
 }
 
-// Discards the step that is queued ahead, then makes the eviction of the last step if it is due.
+// Discards the step that is queued ahead. Then does the eviction of the last step if it is due.
 void Session::finish_step() {
     ahead_.drop();
     sequence_.cache.finish_step();
@@ -222,7 +224,8 @@ void Session::forget_step() {
 
 // ---- results ------------------------------------------------------------------------------------
 
-// Reads results of the last step. If its device is lost, runs the step again on another device.
+// Reads results of the last step. If the device of the results is lost, runs the step again on
+// another device.
 template <typename Read> void Session::read_results(const Read &read) {
     const int64_t before = tokens() - std::ssize(sequence_.step.ids);
     const std::optional<int32_t> pending = this->pending();
@@ -262,7 +265,7 @@ int32_t Session::greedy(bool go_on) {
     if (results.holder() == nullptr || (results.has_logits() && results.logits().empty()))
         throw_error(ErrorKind::internal,
                     "there are no logits, because no step with logits was run");
-    // the logits are those of a prefill, or of a step of several sequences
+    // the logits are read already: they belong to a prefill, or to a step of several sequences
     if (results.has_logits()) {
         const auto row = results.logits().last(static_cast<size_t>(pipeline().model().vocab_size));
         return static_cast<int32_t>(std::max_element(row.begin(), row.end()) - row.begin());
@@ -287,7 +290,7 @@ int32_t Session::read_token(bool go_on) {
 }
 
 // Computes the last step again, because its logits were overwritten. The step writes the same
-// values to its cache slots as before. The sequence may be on another engine now.
+// values to its cache slots as before. The sequence can be on another engine now.
 void Session::repeat_step() {
     ahead_.drop();
     sequence_.results.begin_repeat(sequence_.cache.last_engine());
@@ -299,7 +302,7 @@ void Session::repeat_step() {
 // ---- other backends -----------------------------------------------------------------------------
 
 // Call it in a catch block. If the device was lost and another backend can continue, the sequence
-// keeps its first `tokens` tokens, and that backend computes them again. Otherwise throws the
+// keeps its first `tokens` tokens, and the other backend computes them again. Otherwise throws the
 // caught error, or an error with more details.
 void Session::go_on_elsewhere(const Error &error, int64_t tokens) {
     if (engine().is_lost()) {
@@ -328,7 +331,7 @@ Session::Switch Session::switch_to(Engine &engine) {
     if (!rules_)
         throw_error(ErrorKind::usage, "this pipeline has only one backend, so it cannot switch; "
                                       "list several backends under 'hybrid'");
-    // reads the logits now, because they are on the old backend
+    // reads the logits now, because the old backend has them
     if (sequence_.results.holder() != nullptr) logits();
     finish_step();
     return rules_->command(mover_, engine);
@@ -344,7 +347,7 @@ void Session::pin(int64_t from, int64_t to, std::string_view what) {
 void Session::reset() {
     if (rules_) {
         rules_->reset();
-        // Moves back to the engine on which sequences begin. The cache is empty, so it is not
+        // Moves back to the engine on which sequences begin. The cache is empty, so nothing is
         // moved.
         Engine &start = rules_->start();
         if (&start != &engine()) {

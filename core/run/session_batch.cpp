@@ -107,8 +107,9 @@ std::span<const SessionBatch::Outcome> SessionBatch::step(std::span<const Part> 
             read_results(read);
             finish_step();
         }
-    } catch (...) { // the error concerns all sequences of the step, but not the sequences that had
-                    // no room for their tokens
+    } catch (...) {
+        // the error concerns all sequences that take part in the step; sequences without room for
+        // their tokens do not take part
         for (size_t i = 0; i < parts.size(); ++i)
             if (outcomes_[i].kind != Outcome::Kind::full)
                 parts[i].session->sequence().is_broken = true;
@@ -135,8 +136,8 @@ std::span<const SessionBatch::Outcome> SessionBatch::step(std::span<const Part> 
     return outcomes_;
 }
 
-// Makes room for the tokens of each part. Sequences that have room take part in the step. For the
-// other sequences, only evictions were queued.
+// Makes room for the tokens of each part. Sequences that have room take part in the step. For other
+// sequences, this function has only queued evictions.
 void SessionBatch::take_in(std::span<const Part> parts) {
     for (size_t i = 0; i < parts.size(); ++i) {
         const Part &part = parts[i];
@@ -152,7 +153,7 @@ void SessionBatch::take_in(std::span<const Part> parts) {
             if (pipeline_.engine().is_lost()) throw;
             const bool is_full = is_finished && error.kind() == ErrorKind::resource;
             outcomes_[i] = {is_full ? Outcome::Kind::full : Outcome::Kind::failed, error.what()};
-            sequence.is_broken = !is_full; // an eviction may be incomplete
+            sequence.is_broken = !is_full; // if the eviction failed, it can be incomplete
             continue;
         }
         members_.push_back({&sequence, i});
@@ -203,7 +204,7 @@ void SessionBatch::read_results(Read read) {
         logits_.resize(n * vocabulary);
         results.read_logits(n, logits_.data());
     }
-    // Reads all results before it checks one, because report_non_finite runs more steps.
+    // Reads all results before it checks the first one, because report_non_finite runs more steps.
     for (size_t i = 0; i < n; ++i) {
         StepResults &own = readers_[i]->results;
         if (read == Read::greedy)

@@ -11,15 +11,15 @@
 
 namespace keel {
 
-// Runs several sequences of one pipeline together. A step takes one token, or a chunk of a prompt,
-// of each sequence in one pass through the model, so each weight is read once for all sequences.
+// Runs several sequences of one pipeline together. A step runs one token, or a chunk of a prompt,
+// of each sequence in one pass through the model. So each weight is read once for all sequences.
 // Each sequence keeps its own cache, policy and position.
 //
 // The text of a sequence does not depend on the other sequences, except for the rounding in matrix
-// products of several rows. The other sequences never cut a chunk of a prompt
-// (Session::next_chunk), so they do not change which tokens a policy keeps.
+// products of several rows. Other sequences never cut a chunk of a prompt (Session::next_chunk). So
+// other sequences do not change which tokens a policy keeps.
 //
-// Each step may have other sequences. Not thread-safe.
+// Two steps can have different sequences. Not thread-safe.
 class SessionBatch {
   public:
     // Throws Error(usage) if the pipeline was made for one sequence (PipelineOptions::batch).
@@ -29,9 +29,9 @@ class SessionBatch {
     SessionBatch(const SessionBatch &) = delete;
     SessionBatch &operator=(const SessionBatch &) = delete;
 
-    // A new, empty sequence. All sequences share arenas for keys and values. At most
-    // max(Pipeline::batch(), PipelineOptions::sequences) sequences, forks included, may hold tokens
-    // at the same time. The session may outlive this object.
+    // Makes a new, empty sequence. All sequences share arenas for keys and values. At most
+    // max(Pipeline::batch(), PipelineOptions::sequences) sequences, including forks, may hold
+    // tokens at the same time. The session may outlive this object.
     std::unique_ptr<Session> make_session() { return make_session(plan_); }
     // Like make_session(), but with another policy setup of the pipeline.
     std::unique_ptr<Session> make_session(PolicySetup &plan);
@@ -44,18 +44,20 @@ class SessionBatch {
     struct Outcome {
         enum class Kind {
             done,
-            full,  // no room for one more token: `detail` names the key to change. The sequence has
-                   // not changed except for evictions
-            failed // its policy failed, or a number is not finite, see `detail`. The sequence is
-                   // unusable now
+            // there is no room for one more token; `detail` names the key to change; the sequence
+            // has not changed, except that tokens can have been evicted
+            full,
+            // the sequence's policy failed, or a number is not finite, see `detail`. The sequence
+            // is unusable now
+            failed
         };
         Kind kind = Kind::done;
         std::string detail; // the reason, for full and failed
-        // The exception for a caller that has to stop: Error(resource) for full, Error(runtime) for
-        // failed.
+        // Returns the exception to throw for a caller that has to stop: Error(resource) for full,
+        // Error(runtime) for failed.
         Error error() const;
     };
-    // The tokens that one sequence takes in during a step.
+    // The tokens of one sequence in a step.
     struct Part {
         Session *session = nullptr;
         // decode: one token. prefill_chunk and prefill_end: the next tokens of the prompt;
@@ -67,21 +69,23 @@ class SessionBatch {
     // most Graph::max_step_tokens() tokens together. This is enough for a chunk of a prompt and one
     // token of each other session. Call Session::check_prompt before the first chunk of a prompt.
     //
-    // Returns one outcome for each part, valid until the next call. If a sequence fails, the others
-    // are not changed. A sequence that is done has the same state as after Session::decode or
-    // Session::prefill and after reading its results, evictions included. A decoded token and the
-    // last chunk of a prompt have results; other chunks have none. If the parts cannot run a step
-    // together, throws Error(usage) and changes nothing. An error that concerns all sessions, for
-    // example a lost device, is thrown; then all sessions are broken (Session::is_broken).
+    // Returns one outcome for each part, valid until the next call. If a sequence fails, the other
+    // sequences do not change. A sequence that is done has the same state as after Session::decode
+    // or Session::prefill and after reading its results, including evictions. A decoded token and
+    // the last chunk of a prompt have results. Other chunks have no results. If the parts cannot
+    // run a step together, throws Error(usage) and changes nothing. An error that concerns all
+    // sessions, for example a lost device, is thrown; then all sessions are broken
+    // (Session::is_broken).
     std::span<const Outcome> step(std::span<const Part> parts, Read read);
     // Runs step() with the token ids[i] for each sessions[i].
     std::span<const Outcome> decode(std::span<Session *const> sessions,
                                     std::span<const int32_t> ids, Read read);
 
     struct Stats {
-        uint64_t steps = 0;  // with decoded tokens
-        uint64_t tokens = 0; // decoded
-        // Time in steps, evictions included. The decode_seconds of each sequence contain it too.
+        uint64_t steps = 0;  // number of steps with decoded tokens
+        uint64_t tokens = 0; // number of decoded tokens
+        // Time in steps, including evictions. The decode_seconds of each sequence contain this time
+        // too.
         double seconds = 0;
         Stream::Counters stream; // work of all steps; the sequences do not count it
         double rate() const {    // tokens per second of all sequences together
@@ -97,8 +101,8 @@ class SessionBatch {
     void queue_step();
     void read_results(Read read);
     void finish_step();
-    // Runs `action` for each sequence of the step that is not broken. If it throws Error, only this
-    // sequence fails.
+    // Runs `action` for each sequence of the step that is not broken. If `action` throws Error,
+    // only this sequence fails.
     template <typename Action> void for_each(const Action &action);
 
     Pipeline &pipeline_;
@@ -107,14 +111,14 @@ class SessionBatch {
     Stats stats_;
     StepRunner runner_;
     LayerBatchView view_;
-    // Data of the current step. The memory is reused, so that the next step allocates nothing.
+    // Data of the current step. The memory is reused, so that the next step allocates no memory.
     std::vector<Part> decoded_;     // the parts of decode()
-    std::vector<Outcome> outcomes_; // one for each part that was given
+    std::vector<Outcome> outcomes_; // one for each part of the step
     struct Member {
         Sequence *sequence;
-        size_t number; // index of its part
+        size_t number; // index of the member's part
     };
-    std::vector<Member> members_;            // the sequences that take part
+    std::vector<Member> members_;            // the sequences that take part in the step
     std::vector<Sequence *> readers_;        // the sequences with results, in the order of the rows
     std::vector<const SequenceRows *> rows_; // [members_]
     std::vector<int32_t> next_;

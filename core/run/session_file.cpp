@@ -12,8 +12,14 @@
 #include <utility>
 #include <vector>
 
-// A session file has a magic number, a version, then facts, session and extras as StateWriter
-// writes them, then a checksum of all these bytes.
+// The bytes of a session file, in this order:
+// - a magic number and a version
+// - the facts: properties of the pipeline that must be equal when the file is loaded, see
+//   facts_of()
+// - the session
+// - the extras, see SessionExtras
+// - a checksum of all these bytes
+// StateWriter writes facts, session and extras.
 namespace keel {
 namespace {
 
@@ -24,7 +30,8 @@ constexpr std::array<char, 16> magic = {'k', 'e', 'e', 'l', ' ',  's',  'e', 's'
 constexpr uint32_t version = 5;
 constexpr size_t max_facts = 64, max_notes = 64;
 
-// Detects damage. It does not protect from hostile files; each value that is read is checked.
+// Detects damage. It does not protect from hostile files. For that, each value that is read is
+// checked.
 class Checksum {
   public:
     void add(const void *data, size_t bytes) {
@@ -96,8 +103,8 @@ class FileWriter final : public StateWriter {
     Checksum checksum_;
 };
 
-// A hash of the names, types, shapes, and a few bytes of each tensor. It distinguishes models with
-// equal shapes.
+// Returns a hash of the names, types, shapes, and a few bytes of each tensor. The hash
+// distinguishes models with equal shapes.
 std::string weights_fingerprint(const ModelSource &source) {
     constexpr size_t piece = 64, pieces = 4;
     std::vector<const TensorInfo *> tensors;
@@ -120,7 +127,7 @@ std::string weights_fingerprint(const ModelSource &source) {
     return fmt::format("{:016x}", sum.value());
 }
 
-// A hash of the texts of all ids of a tokenizer.
+// Returns a hash of the texts of all ids of a tokenizer.
 std::string tokenizer_fingerprint(const Tokenizer *tokenizer) {
     if (tokenizer == nullptr) return "none";
     Checksum sum;
@@ -170,8 +177,8 @@ std::string params_text(const BoundPlugin &plugin) {
     return "{" + text + "}";
 }
 
-// Describes the number of layers for which the cache holds only a window. This number also depends
-// on model.context.
+// Describes in how many layers the cache holds only a window. This number also depends on
+// model.context.
 std::string held_text(const Pipeline &pipeline) {
     const LayerSplit &split = pipeline.engine().split;
     if (split.window() == 0) return "none held";
@@ -183,8 +190,9 @@ std::string held_text(const Pipeline &pipeline) {
 
 using Facts = std::vector<std::pair<std::string, std::string>>;
 
-// Name and value of each fact that must be equal in the pipeline that saves a session and in the
-// pipeline that loads it. The names are words that users know.
+// Returns the facts, each with name and value. A fact is a property that must be equal in the
+// pipeline that saves a session and in the pipeline that loads it. The names are words that users
+// know.
 Facts facts_of(Pipeline &pipeline) {
     const ModelConfig &m = pipeline.model();
     const PolicySetup &plan = pipeline.policy_setup();

@@ -14,18 +14,18 @@ struct StageStep {
     Engine *engine;
     LayerCaches *caches; // caches of the engine's layers
     // Collects by-products of the step for the policy of this engine's layers, see Segment. NULL:
-    // there are none.
+    // the step writes no by-products.
     StepTap *tap = nullptr;
     const TapOps *tap_ops = nullptr;
 };
 
-// The rows that one sequence has in a step. A step may have rows of several sequences.
+// The rows of one sequence in a step. A step can have rows of several sequences.
 struct SequenceRows {
     std::vector<int32_t> ids;       // tokens, [m]
     std::vector<int32_t> positions; // RoPE positions of these tokens, [m]
     std::vector<StageStep> stages;  // in the order of the layers
     StepKind kind = StepKind::decode;
-    uint32_t logit_rows = 0; // how many of the last tokens get logits
+    uint32_t logit_rows = 0; // number of the last tokens that get logits
 };
 
 } // namespace keel

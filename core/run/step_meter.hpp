@@ -13,7 +13,7 @@ namespace keel {
 // Counters and notes of a session, for reports.
 struct SessionStats {
     uint64_t prefill_tokens = 0, decode_tokens = 0;
-    double prefill_seconds = 0, decode_seconds = 0; // time in steps, evictions included
+    double prefill_seconds = 0, decode_seconds = 0; // time in steps, including evictions
     uint64_t evictions = 0; // how often a trigger fired and slots were evicted
     // Tokens that the head with the most losses lost, summed over evictions.
     uint64_t evicted_tokens = 0;
@@ -22,12 +22,12 @@ struct SessionStats {
     uint64_t kv_bytes = 0, kv_peak_bytes = 0;
     // Memory of the policy in addition to the cache. See CacheManager::policy_bytes.
     uint64_t policy_bytes = 0, policy_peak_bytes = 0;
-    // The peak of cache plus policy. If layers are split between backends: the sum of the backends'
-    // peaks.
+    // The peak of the sum of cache and policy. If layers are split between backends, this is the
+    // sum of the backends' peaks.
     uint64_t held_peak_bytes = 0;
-    // What evictions saved. See CacheManager::freed_bytes.
+    // The bytes that evictions saved. See CacheManager::freed_bytes.
     uint64_t freed_bytes = 0;
-    Stream::Counters stream;        // work of all steps, discarded steps included
+    Stream::Counters stream;        // work of all steps, including discarded steps
     Stream::Counters decode_stream; // the stream's work in decode steps, including discarded steps
     // Decode steps that were queued before their token was read, see Session::greedy.
     uint64_t ahead_steps = 0;
@@ -38,7 +38,7 @@ struct SessionStats {
                                // recorded
     // Tokens that were guessed, and how many of them were right. See Session::decode_guess.
     uint64_t guessed_tokens = 0, right_guesses = 0;
-    std::vector<BackendMove> moves; // between the backends of a hybrid
+    std::vector<BackendMove> moves; // moves between the backends of a hybrid
     uint64_t held_bytes() const { return kv_bytes + policy_bytes; }
     double prefill_rate() const {
         return prefill_seconds > 0 ? static_cast<double>(prefill_tokens) / prefill_seconds : 0;
@@ -53,8 +53,8 @@ class StepMeter {
   public:
     explicit StepMeter(const Pipeline &pipeline) : pipeline_(pipeline) {}
 
-    // Adds the time of its lifetime, and the stream's work during it, to the counters of prefill or
-    // of decode.
+    // Measures from its construction to its destruction. Adds the time, and the stream's work
+    // during this time, to the counters of prefill or of decode.
     class Span {
       public:
         Span(StepMeter &meter, bool is_decode);
@@ -72,7 +72,7 @@ class StepMeter {
     uint64_t prefill_tokens() const { return stats_.prefill_tokens; }
     void set_prefill_tokens(uint64_t n) { stats_.prefill_tokens = n; }
     void count_decode() { ++stats_.decode_tokens; }
-    // A step of several sequences: its whole time counts for each of them.
+    // Counts a step of several sequences. The whole time of the step counts for each sequence.
     void count_decode(double seconds);
     void count_prefill(uint64_t tokens, double seconds);
     void count_guess(uint64_t guessed, uint64_t right) {

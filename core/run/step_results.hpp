@@ -15,26 +15,26 @@ class StepResults {
   public:
     // Call it when a step was queued. `holder`: the engine that computes `rows` rows of logits.
     void begin(Engine &holder, uint32_t rows);
-    // Clears the results. Then no step has results to read.
+    // Clears the results. After this, there are no results to read.
     void forget();
-    // Call it if the device is lost. It drops the pending read, and the step will not be computed
-    // again.
+    // Call it if the device is lost. Drops the pending read. The step will not be computed again.
     void forget_on_device();
     // For a fork: copies the logits that the parent has read.
     void copy_logits(const StepResults &other);
 
-    Engine *holder() const { return holder_; } // NULL: no step was taken
+    Engine *holder() const { return holder_; } // NULL: no step was run
     uint32_t rows() const { return rows_; }
     // For a step of several sequences: sets the first row of the device's logits that belongs to
     // this sequence.
     void set_first_row(uint32_t row) { first_row_ = row; }
     uint32_t first_row() const { return first_row_; }
 
-    bool has_logits() const { return has_logits_; }           // logits() are of the last step
+    // true: logits() belong to the last step
+    bool has_logits() const { return has_logits_; }
     std::span<const float> logits() const { return logits_; } // [rows, vocabulary]
     // Waits for the step and reads its logits from the device.
     std::span<const float> read_logits(size_t vocabulary);
-    // The logits were read elsewhere.
+    // Stores logits that another class has read.
     void put_logits(std::span<const float> logits);
     // Call it if the logits are not all finite.
     void reject_logits() { has_logits_ = false; }
@@ -51,15 +51,15 @@ class StepResults {
     void set_overwritten(bool is_overwritten) { is_overwritten_ = is_overwritten; }
     // Call it when the step is computed again on `holder`, because its logits were overwritten.
     void begin_repeat(Engine &holder);
-    // Call it before the next step, which may evict. Overwritten logits then cannot be computed
-    // again.
+    // Call it before the next step, which can evict. After that, overwritten logits cannot be
+    // computed again.
     void give_up_overwritten();
 
   private:
-    Engine *holder_ = nullptr; // its graph has the results
+    Engine *holder_ = nullptr; // the engine whose graph has the results
     uint32_t rows_ = 0;
     uint32_t first_row_ = 0;
-    std::vector<float> logits_; // kept from step to step
+    std::vector<float> logits_; // the memory is kept from step to step
     bool has_logits_ = false;
     std::optional<int32_t> next_token_;
     LaterRead pending_read_;

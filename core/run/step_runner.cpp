@@ -27,7 +27,7 @@ void StepRunner::run(std::span<const SequenceRows *const> rows, LayerBatchView *
         for (const SequenceRows *r : rows) {
             const StageStep &stage = r->stages[s];
             if (view != nullptr)
-                stage.caches->refresh(); // the arenas may have grown for another sequence
+                stage.caches->refresh(); // the arenas can have grown for another sequence
             caches_.push_back(stage.caches);
             Segment segment{.positions = r->positions,
                             .kv = stage.caches->views(),
@@ -49,7 +49,7 @@ CachesTogether StepRunner::together(LayerBatchView &view) const {
     return {view.of(std::span(caches_).first(n)), n};
 }
 
-// Gives each segment its rows of the previous engine's output.
+// Gives each segment its rows of the residual stream from the previous engine.
 void StepRunner::share_residual() {
     size_t tokens = 0;
     for (const Segment &segment : segments_) tokens += segment.tokens();

@@ -44,7 +44,7 @@ Engine &SwitchRules::start() const {
     for (const auto &engine : pipeline_.engines()) {
         if (!engine->is_lost()) return *engine;
     }
-    return wanted; // the first step will report the lost device
+    return wanted; // the next step will report the lost device
 }
 
 Engine &SwitchRules::prefill_engine() const {
@@ -92,8 +92,8 @@ void SwitchRules::before_prefill(SequenceMover &mover) const {
 void SwitchRules::before_decode(SequenceMover &mover) {
     const bool short_of_memory = pressure_fires(mover.tokens());
     if (short_of_memory) go(mover, Why::pressure, 0);
-    // If the sequence cannot move to the decode engine, it stays on its engine and does not try
-    // again at each token.
+    // If the sequence cannot move to the decode engine, it stays on its engine. The move is not
+    // tried again at each token.
     if (!mover.move(alive(decode_engine(), mover.current_engine()), Why::phase))
         choose(mover.current_engine());
     if (!short_of_memory && tokens_fire()) go(mover, Why::tokens, *config_.warmup_tokens);

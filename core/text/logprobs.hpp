@@ -16,12 +16,14 @@ struct TokenLogprob {
 // sampling steps.
 struct TokenLogprobs {
     TokenLogprob chosen;
-    std::vector<TokenLogprob> top; // the most likely tokens, in descending order of probability; if
-                                   // two are equal, the lower id comes first
+    // the most likely tokens, in descending order of probability; if two tokens are equal, the
+    // lower id comes first
+    std::vector<TokenLogprob> top;
 };
 
 // Computes the log-softmax of a row of logits. The row must not be empty, and all logits must be
-// finite. Computed in double after subtracting the largest logit, so no row can overflow.
+// finite. The class computes in double and first subtracts the largest logit, so no row can
+// overflow.
 class LogSoftmax {
   public:
     explicit LogSoftmax(std::span<const float> logits);
@@ -35,8 +37,8 @@ class LogSoftmax {
     double log_sum_ = 0; // log of the sum of exp(logit - highest)
 };
 
-// Computes the log-softmax of a row of finite logits, for the token `id` and for the `n` most
-// likely tokens. There are fewer than `n` if the row is shorter.
+// Computes the log-softmax of a row of finite logits. Returns it for the token `id` and for the `n`
+// most likely tokens. If the row has fewer than `n` tokens, returns it for all tokens.
 TokenLogprobs token_logprobs(std::span<const float> logits, int32_t id, int64_t n);
 
 } // namespace keel

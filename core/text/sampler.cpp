@@ -10,13 +10,13 @@ namespace keel {
 
 namespace {
 
-// A token with less than e^-60 of the best token's probability cannot be drawn with 53 random bits,
+// If a token has less than e^-60 of the best token's probability, 53 random bits cannot draw it,
 // for any size of vocabulary.
 constexpr double negligible = -60.0;
 
-// e^x for x in [negligible, 0], with a relative error of about 1e-16. std::exp is not used, because
-// libraries differ in the last bit. Only plain operations without branches, so that compilers
-// vectorize a loop over a vocabulary.
+// Computes e^x for x in [negligible, 0], with a relative error of about 1e-16. std::exp is not
+// used, because libraries differ in the last bit. The function has only plain operations without
+// branches, so compilers vectorize a loop over a vocabulary.
 double portable_exp(double x) noexcept {
     constexpr double log2_e = 1.4426950408889634;
     constexpr double ln2_high = 0x1.62e42fee00000p-1;
@@ -139,7 +139,7 @@ std::span<const float> Sampler::penalize(std::span<const float> logits,
 
     penalized_.assign(logits.begin(), logits.end());
     if (seen_.size() < logits.size()) seen_.resize(logits.size(), 0);
-    if (++stamp_ == 0) { // wrapped around: old stamps are invalid
+    if (++stamp_ == 0) { // the counter has wrapped around, so old stamps are invalid
         std::fill(seen_.begin(), seen_.end(), 0);
         stamp_ = 1;
     }
@@ -153,8 +153,8 @@ std::span<const float> Sampler::penalize(std::span<const float> logits,
     return penalized_;
 }
 
-// Keeps the k most likely tokens, sorted. For a small k this costs about one comparison per logit,
-// with the least likely token in a heap.
+// Keeps the k most likely tokens, sorted. A heap holds them, with the least likely token at its
+// front. For a small k this costs about one comparison per logit.
 void Sampler::keep_top_k(std::span<const float> logits, std::size_t k) {
     const auto is_worse_top = is_likelier; // heap order: the front is the least likely
     for (std::size_t i = 0; i < logits.size(); ++i) {
@@ -179,7 +179,7 @@ void Sampler::keep_top_k(std::span<const float> logits, std::size_t k) {
     }
 }
 
-// Keeps all tokens that can be drawn, by id.
+// Keeps all tokens that can be drawn, sorted by id.
 void Sampler::keep_all(std::span<const float> logits, float highest) {
     compute_weights(logits, highest);
     for (std::size_t i = 0; i < logits.size(); ++i)
@@ -187,8 +187,8 @@ void Sampler::keep_all(std::span<const float> logits, float highest) {
             candidates_.push_back({logits[i], static_cast<std::int32_t>(i), weights_[i]});
 }
 
-// Keeps the smallest set of the most likely candidates that has the share top_p of `total`, sorted.
-// It sorts only as many candidates as it needs, often a few hundred.
+// Keeps the smallest set of the most likely candidates whose sum is at least top_p * `total`,
+// sorted. Sorts only as many candidates as it needs, often a few hundred.
 void Sampler::keep_top_p(double total) {
     const double wanted = static_cast<double>(params_.top_p) * total;
     double mass = 0.0;

@@ -23,11 +23,12 @@ inline constexpr SamplingRange repetition_penalty{1e-3, 1e3};
 } // namespace sampling_range
 
 struct SamplingParams {
-    float temperature = 0.0F; // 0: greedy; otherwise logits are divided by it
-    std::int32_t top_k = 0;   // keep this many of the most likely tokens; 0: all
-    // keep the most likely tokens until their probabilities reach this sum; 1: all
+    float temperature = 0.0F; // 0: greedy; other values: logits are divided by the temperature
+    std::int32_t top_k = 0;   // keep this many of the most likely tokens; 0: keep all tokens
+    // keep the most likely tokens until their probabilities reach this sum; 1: keep all tokens
     float top_p = 1.0F;
-    // keep tokens with at least this probability, relative to the most likely token; 0: all
+    // keep tokens with at least this probability, relative to the most likely token; 0: keep all
+    // tokens
     float min_p = 0.0F;
     float repetition_penalty = 1.0F; // > 1 makes tokens of the history less likely; 1: off
     std::int32_t repetition_window =
@@ -46,10 +47,11 @@ class Rng {
     using State = std::array<std::uint64_t, 4>;
     explicit Rng(std::uint64_t seed) noexcept;
     std::uint64_t next() noexcept;
-    // A number in [0, 1), a multiple of 2^-53.
+    // Returns a number in [0, 1), a multiple of 2^-53.
     double uniform() noexcept { return static_cast<double>(next() >> 11) * 0x1.0p-53; }
     const State &state() const noexcept { return state_; }
-    // A state of all zeros would never change, so it is replaced by the state of seed 0.
+    // Sets the state. A state of all zeros would never change, so it is replaced by the state of
+    // seed 0.
     void restore(const State &state) noexcept;
 
   private:
@@ -61,18 +63,19 @@ class Rng {
 //   1. repetition penalty (CTRL's): once for each distinct token of the history, logit / p if
 //                the logit is positive, else logit * p
 //   2. temperature
-//   3. top-k     keeps the k highest logits; of equal logits, the lower id is kept
-//   4. top-p     keeps the most likely of these, until they have the share top_p of their
-//                probability; at least one token
-//   5. min-p     keeps those of these with a probability >= min_p times the highest one
-//   6. one draw from the rest, renormalized
-// With temperature 0, takes the highest logit after step 1 (of equal logits, the lowest id) and
-// draws nothing. (llama.cpp applies the temperature last, so with equal settings its top-p and
-// min-p keep other tokens.)
+//   3. top-k     keeps the k highest logits; if logits are equal, keeps the lower id
+//   4. top-p     keeps the most likely of the remaining tokens, until they have the share top_p
+//                of the probability of these tokens; at least one token
+//   5. min-p     keeps those remaining tokens whose probability is at least min_p times the
+//                highest one
+//   6. one draw from the remaining tokens, with renormalized probabilities
+// With temperature 0, takes the highest logit after step 1 and draws nothing. If logits are equal,
+// takes the lowest id. (llama.cpp applies the temperature last. So with equal settings its top-p
+// and min-p keep other tokens.)
 //
 // Equal logits, params and seed give equal tokens on every machine: the exponential and the sums
 // are computed in double, with plain operations in a fixed order. Only the first call of sample()
-// allocates. For one thread.
+// allocates memory. Only one thread may use an object.
 class Sampler {
   public:
     struct Candidate {
@@ -81,20 +84,20 @@ class Sampler {
         double weight = 0; // probability relative to the most likely token
     };
 
-    explicit Sampler(const SamplingParams &params); // throws as check_sampling_params() does
+    explicit Sampler(const SamplingParams &params); // throws the errors of check_sampling_params()
 
-    // The id of the next token, an index into `logits`. `history` has the tokens so far, oldest
-    // first; ids that are not an index into logits are skipped. Throws Error(runtime) if a logit is
-    // not finite, Error(usage) if there are no logits.
+    // Returns the id of the next token, an index into `logits`. `history` has the tokens so far,
+    // oldest first. Ids that are not an index into logits are skipped. Throws Error(runtime) if a
+    // logit is not finite, Error(usage) if there are no logits.
     std::int32_t sample(std::span<const float> logits, std::span<const std::int32_t> history);
 
     const SamplingParams &params() const noexcept { return params_; }
-    // The candidates of the latest draw. Empty after a greedy choice. Valid until the next
+    // Returns the candidates of the latest draw. Empty after a greedy choice. Valid until the next
     // sample().
     std::span<const Candidate> candidates() const noexcept { return candidates_; }
 
-    // The state of the random numbers. A session stores it, so that a loaded session continues with
-    // the same random numbers.
+    // Returns the state of the random numbers. A session stores this state, so that a loaded
+    // session continues with the same random numbers.
     const Rng::State &rng_state() const noexcept { return rng_.state(); }
     void restore_rng(const Rng::State &state) noexcept { rng_.restore(state); }
 

@@ -11,24 +11,25 @@
 
 namespace keel {
 
-// Searches text for stop strings and never outputs a part of one. Matches are found byte by byte.
-// The stop string that is complete first is the hit. If several are complete at the same byte, it
-// is the longest. So the result does not depend on how the text is split into pieces.
+// Searches text for stop strings and never outputs a part of a stop string. The search goes byte by
+// byte. The first stop string that is complete is the hit. If several stop strings are complete at
+// the same byte, the longest one is the hit. So the result does not depend on how the text is split
+// into pieces.
 class StopMatcher {
   public:
     // Throws Error(usage) for a stop string that is empty or is not valid UTF-8, because such a
     // stop string could never be found.
     explicit StopMatcher(std::vector<std::string> stops);
 
-    // Appends to `out` the text that cannot be part of a stop string. After a hit, all text is
-    // dropped.
+    // Appends to `out` the text that cannot be part of a stop string. After a hit, the function
+    // drops all text.
     void push(std::string_view text, std::string &out);
     // Ends the text. Appends the text that was held back, unless there was a hit.
     void finish(std::string &out);
     void reset();
 
     bool hit() const noexcept { return hit_.has_value(); }
-    // The index of the stop string that was hit.
+    // Returns the index of the stop string that was hit, if any.
     std::optional<std::size_t> hit_index() const noexcept { return hit_; }
     const std::vector<std::string> &stops() const noexcept { return stops_; }
 
@@ -42,14 +43,14 @@ class StopMatcher {
     std::vector<std::vector<std::uint32_t>> borders_;
     // for each stop string, the length of its prefix with which the text ends
     std::vector<std::uint32_t> matched_;
-    std::string held_; // text that may be the start of a stop string
+    std::string held_; // text that can be the start of a stop string
     std::optional<std::size_t> hit_;
 };
 
-// Turns generated tokens into text that can be shown at once. Its output has only complete
-// characters and no part of a stop string. Bytes that can no longer become a character are output
-// as U+FFFD at once. The joined results of push() and finish() are tokenizer.decode() of all tokens
-// with the same options, up to the first stop string.
+// Turns generated tokens into text that can be shown at once. The output has only complete
+// characters and no part of a stop string. If bytes can no longer become a character, the output
+// has U+FFFD for them at once. The joined results of push() and finish() are equal to
+// tokenizer.decode() of all tokens with the same options, up to the first stop string.
 class TextStream {
   public:
     // Options for the usual generation: text that continues a prompt.
@@ -62,16 +63,17 @@ class TextStream {
         reset();
     }
 
-    // The text that can be shown after this token; often empty. After a stop it is always empty.
+    // Returns the text that can be shown after this token. It is often empty. After a stop string
+    // it is always empty.
     std::string push(std::int32_t token);
     // Ends the generation. An unfinished character becomes U+FFFD, and text that was held back is
     // returned.
     std::string finish();
 
-    // Returns true if a stop string was completed, so that the generation should end. finish() may
-    // also complete one, if it ends in U+FFFD.
+    // Returns true if a stop string was completed. Then the generation should end. finish() can
+    // also complete a stop string, if the text ends in U+FFFD.
     bool stopped() const noexcept { return stops_.hit(); }
-    // The stop string that was hit; empty if none was.
+    // Returns the stop string that was hit. Empty if there was no hit.
     std::string_view stop_string() const noexcept;
     // Prepares for another text.
     void reset();

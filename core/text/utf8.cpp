@@ -34,7 +34,7 @@ void Utf8Stream::push(std::string_view bytes, std::string &out) {
                 if (--needed_ == 0) out.append(held_.data(), count_);
                 continue;
             }
-            // the sequence ends before this byte, which may begin another sequence
+            // the sequence ends before this byte; the byte can begin another sequence
             out += utf8_replacement;
             needed_ = 0;
         }

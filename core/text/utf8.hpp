@@ -19,15 +19,15 @@ bool is_valid_utf8(std::string_view bytes) noexcept;
 // ill-formed sequence becomes one U+FFFD. A maximal subpart is the longest run of bytes that begins
 // a well-formed sequence. If no such run begins at a byte, the maximal subpart is this byte alone.
 // Python's bytes.decode("utf-8", errors="replace") and Rust's String::from_utf8_lossy do the same:
-//   41 F0 9F 98 42   ->  A U+FFFD B          (a character cut short: one replacement)
-//   C0 80            ->  U+FFFD U+FFFD       (an overlong form: no byte of it begins anything)
+//   41 F0 9F 98 42   ->  A U+FFFD B          (a character without its end: one replacement)
+//   C0 80            ->  U+FFFD U+FFFD       (an overlong form: no byte begins a sequence)
 //   ED A0 80         ->  U+FFFD U+FFFD U+FFFD (a surrogate)
 std::string replace_invalid_utf8(std::string_view bytes);
 
-// replace_invalid_utf8() for bytes that come in pieces. A sequence that may still become a
-// character is held back (at most three bytes). A sequence that cannot become a character is
-// replaced at once. The joined outputs are equal to replace_invalid_utf8() of the joined inputs,
-// however the input is split.
+// Works like replace_invalid_utf8() for bytes that come in pieces. If a sequence can still become a
+// character, it is held back (at most three bytes). If it cannot, it is replaced at once. The
+// joined outputs are equal to replace_invalid_utf8() of the joined inputs, for any way to split the
+// input.
 class Utf8Stream {
   public:
     void push(std::string_view bytes, std::string &out);
@@ -46,8 +46,8 @@ class Utf8Stream {
     unsigned char high_ = 0;
 };
 
-// The number of bytes of the character that begins at `text[offset]`. `text` must be valid UTF-8,
-// and `offset` the first byte of a character.
+// Returns the number of bytes of the character that begins at `text[offset]`. `text` must be valid
+// UTF-8, and `offset` the first byte of a character.
 inline std::size_t utf8_length(std::string_view text, std::size_t offset) noexcept {
     const auto lead = static_cast<unsigned char>(text[offset]);
     return lead < 0x80 ? 1 : lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
@@ -59,7 +59,7 @@ void append_utf8(std::string &out, char32_t code_point);
 // Reads the character at `offset` of valid UTF-8, and moves `offset` to the end of the character.
 char32_t next_code_point(std::string_view text, std::size_t &offset) noexcept;
 
-// Unicode's White_Space property (stable since Unicode 6.3).
+// Returns true if the code point has Unicode's property White_Space (stable since Unicode 6.3).
 bool is_unicode_space(char32_t code_point) noexcept;
 
 } // namespace keel

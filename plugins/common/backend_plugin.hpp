@@ -6,7 +6,7 @@
 
 namespace keel_common {
 
-// Gives the function type of a member of keel_backend (the table of function pointers): the
+// The function type of a member of keel_backend (the table of function pointers). It is the
 // declared type plus noexcept, because no exception may leave the plugin.
 template <class Slot> struct EntryPoint;
 template <class Result, class... Args> struct EntryPoint<Result(KEEL_CALL *)(Args...)> {

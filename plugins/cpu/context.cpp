@@ -39,8 +39,8 @@ uint8_t *scratch(keel_ctx *ctx, uint64_t bytes) noexcept {
 
 namespace {
 
-// Returns the parameter with this key. Returns NULL if it is missing, because hosts in tests may
-// pass fewer parameters.
+// Returns the parameter with this key. Returns NULL if the parameter is missing, because hosts in
+// tests can pass fewer parameters.
 const keel_param *param(const keel_ctx_desc *desc, const char *key) {
     for (uint32_t i = 0; i < desc->n_params; ++i)
         if (keel_same(desc->params[i]->key, key)) return desc->params[i];
@@ -93,7 +93,7 @@ keel_status choose_isa(const keel_host *host, const char *word, Isa &isa) {
 keel_status KEEL_CALL ctx_create(const keel_host *host, const keel_ctx_desc *theirs,
                                  keel_ctx **out) noexcept {
     *out = nullptr;
-    // The core may be older than this plugin, so the size of its host table is checked before use.
+    // The core can be older than this plugin, so the size of its host table is checked before use.
     keel_host services;
     if (keel_adopt(&services, sizeof services, host, KEEL_PREFIX(keel_host, cancelled)) != KEEL_OK)
         return KEEL_E_VERSION;

@@ -18,18 +18,21 @@ struct RowKernels;
 struct AttentionKernels;
 struct Bf16AttentionKernels;
 
-// Whether 16-bit weights are copied from the mapped file (weights/copy.cpp). The values have the
-// same order as the words of the parameter `copy`.
+// The parameter `copy`: controls whether 16-bit weights are copied from the mapped file
+// (weights/copy.cpp). The values have the same order as the words of the parameter.
 enum class Copy { automatic, on, off };
 } // namespace keel_cpu
 
 struct keel_ctx {
-    const keel_host *host = nullptr; // the core's host table, passed back to its functions
-    uint32_t threads = 1;            // number of workers in a parallel region
+    // the core's host table; it is also an argument of its functions
+    const keel_host *host = nullptr;
+    uint32_t threads = 1; // number of workers in a parallel region
     keel_cpu::Isa isa = keel_cpu::Isa::scalar;
-    bool fast = true;     // compute: `fast`: activations may be rounded for the products
+    // the parameter `compute` is `fast`: kernels may round activations for the products
+    bool fast = true;
     bool prefetch = true; // true: kernels prefetch weights
-    // True: kernels also prefetch rows of 16-bit and f32 weights that several rows of x share.
+    // true: kernels also prefetch rows of 16-bit and f32 weights, if several rows of x share these
+    // rows.
     bool prefetch_rows = true;
     keel_cpu::Copy copy = keel_cpu::Copy::automatic;
     const keel_cpu::MatmulKernels *matmul = nullptr;
@@ -139,8 +142,8 @@ inline uint8_t *data_of(const keel_tensor *t) { return t->buffer->data + t->offs
 
 template <class T> T *data_as(const keel_tensor *t) { return reinterpret_cast<T *>(data_of(t)); }
 
-// Distance in bytes between rows of the innermost dimension. For rank 1, the number of bytes of the
-// row.
+// Returns the distance in bytes between rows of the innermost dimension. For rank 1, returns the
+// number of bytes of the row.
 inline int64_t row_stride(const keel_tensor *t) {
     return t->rank >= 2 ? t->stride[t->rank - 2]
                         : static_cast<int64_t>(

@@ -26,7 +26,7 @@ const char *isa_name(Isa isa) {
 #if defined(__x86_64__)
 namespace {
 
-// The result of the CPUID instruction. CPUID is used directly, because compilers differ in the
+// The result of the CPUID instruction. The code calls CPUID itself, because compilers differ in the
 // feature names that __builtin_cpu_supports accepts.
 struct Leaf {
     uint32_t a = 0, b = 0, c = 0, d = 0;

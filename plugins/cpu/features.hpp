@@ -24,8 +24,8 @@ constexpr uint32_t isa_count = 10;
 
 const char *isa_name(Isa isa);
 
-// True: the processor and the operating system support the instruction set. Within an architecture,
-// each set includes the sets listed before it.
+// One flag per instruction set. True: the processor and the operating system support the set.
+// Within an architecture, each set includes the sets listed before it.
 struct CpuFeatures {
     bool avx2; // AVX2, FMA and F16C; the system saves the upper halves of the registers
     // avx2 plus AVX512F, BW, VL and DQ; the system saves the masks and 32 wide registers
@@ -47,7 +47,7 @@ struct CpuFeatures {
 };
 
 // Reads the features from the processor on each call. If the processor has AMX, the function
-// requests permission for this process to use it; the permission is permanent. Any thread may call
+// requests permission for this process to use AMX. The permission is permanent. Any thread may call
 // this function.
 CpuFeatures cpu_features();
 
@@ -56,7 +56,7 @@ bool isa_available(const CpuFeatures &features, Isa isa);
 // than vnni.
 Isa best_isa(const CpuFeatures &features);
 
-// Writes the list of values that the parameter `isa` may have on this machine to `out`, for example
+// Writes the list of allowed values of the parameter `isa` on this machine to `out`, for example
 // "scalar, avx2". Returns `out`.
 constexpr uint32_t isa_list_bytes = 64;
 const char *available_isas(const CpuFeatures &features, char (&out)[isa_list_bytes]);

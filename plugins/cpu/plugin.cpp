@@ -7,7 +7,7 @@ namespace {
 
 using namespace keel_cpu;
 
-// The list is the same on all architectures. So a config with an instruction set of another
+// The list is the same on all architectures. So a config that names an instruction set of another
 // architecture gets an error that lists the sets of this machine.
 constexpr const char *isa_choices[] = {"auto", "scalar", "avx2",    "avx512", "vnni", "avx512bf16",
                                        "amx",  "neon",   "dotprod", "fp16",   "i8mm", nullptr};

@@ -1,9 +1,8 @@
 // The extension keel.batched_decode/1 (ops for a batch of sequences). A "seat" is the place of one
-// sequence in the block tables, lengths and positions. Each call gets the args of the op for one
-// sequence, with the cache view of seat 0, and the list of seats. extensions.hpp includes this
-// file. The backend's namespace must define run_batch_prepare, run_batch_append,
-// run_batch_attention and plan_batch_attention. In the args of these functions, the cache view is
-// the view of seat 0.
+// sequence in the block tables, lengths and positions. extensions.hpp includes this file. The
+// backend's namespace must define run_batch_prepare, run_batch_append, run_batch_attention and
+// plan_batch_attention. Each of these functions gets the args of the op for one sequence, and the
+// list of seats. In the args, the cache view is the view of seat 0.
 #pragma once
 
 #include "gpu/ops.hpp"

@@ -14,7 +14,7 @@ template <class Open>
 keel_status create_context(const keel_host *host, const keel_ctx_desc *theirs, keel_ctx **out,
                            const Open &open) noexcept {
     *out = nullptr;
-    // The core may be older than this plugin. Its host table must have all members that the
+    // The core can be older than this plugin. Its host table must have all members that the
     // backends use.
     keel_host services;
     if (keel_adopt(&services, sizeof services, host, KEEL_PREFIX(keel_host, cancelled)) != KEEL_OK)

@@ -97,7 +97,7 @@ std::vector<uint8_t> DiskCache::load(Key key) const {
 void DiskCache::store(Key key, const std::vector<uint8_t> &data) const noexcept {
     try {
         if (!is_on() || data.empty() || data.size() > most_bytes || !make_folder(folder_)) return;
-        // The name is unique, because other processes may write at the same time.
+        // The name is unique, because other processes can write at the same time.
         std::string part = path(key) + ".XXXXXX";
         const int fd = mkstemp(part.data());
         if (fd < 0) return;

@@ -23,15 +23,15 @@ class DiskCache {
     static std::string folder_of(const char *word, const char *backend);
 
     // If `folder` is "", nothing is cached. The folder is made with mode 0700 before the first file
-    // is written. Because the device runs the content of the files, a folder is not used if it
-    // belongs to another user, or if other users may write to it.
+    // is written. The device runs the content of the files. So a folder is not used if it belongs
+    // to another user, or if other users may write to it.
     explicit DiskCache(std::string folder = {}) : folder_(std::move(folder)) {}
     bool is_on() const { return !folder_.empty(); }
-    // Returns the content of a file. Returns an empty vector if there is no file for this key, if
-    // the file is damaged, or if it was made from another source.
+    // Returns the content of a file. Returns an empty vector in three cases: there is no file for
+    // this key, the file is damaged, or the file was made from another source.
     std::vector<uint8_t> load(Key key) const;
-    // Writes a file, replacing an old one in a single step. So a reader never sees a half-written
-    // file.
+    // Writes a file, and replaces an old file in a single step. So a reader never sees a
+    // half-written file.
     void store(Key key, const std::vector<uint8_t> &data) const noexcept;
 
   private:

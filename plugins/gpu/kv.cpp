@@ -75,8 +75,9 @@ KvConstants kv_constants(const keel_host *host, const keel_kv_view *kv, const ch
 
 namespace {
 
-// Removes the seat dimension of a block table, lengths or positions [seats, kv_heads, ...]. `one`
-// becomes the tensor of seat 0. Returns the distance between neighbouring seats, in rows.
+// Removes the seat dimension of `books`, which are block tables, lengths or positions [seats,
+// kv_heads, ...]. `one` becomes the tensor of seat 0. Returns the distance between neighbouring
+// seats, in rows.
 uint32_t drop_seat(const keel_host *host, const keel_tensor *books, uint32_t rank, keel_tensor &one,
                    const char *name, const char *op) {
     need_i32(host, books, name, op);

@@ -17,8 +17,8 @@ void need_i32(const keel_host *host, const keel_tensor *t, const char *name, con
 //   table[table_offset + h * table_stride + (s >> block_shift)],
 // and its row begins at
 //   k_offset + block * k_block + (s & (2^block_shift - 1)) * k_slot.
-// The host cannot check the values in device memory, so kernels limit them: a length counts as
-// min(max(length, 0), max_length), and a block outside 0..blocks-1 counts as empty.
+// The host cannot check the values in device memory, so kernels limit them. A length counts as
+// min(max(length, 0), max_length). A block outside 0..blocks-1 counts as empty.
 struct KvConstants {
     uint32_t kv_heads, max_length;
     uint32_t block_shift; // log2 of block_slots
@@ -29,11 +29,11 @@ struct KvConstants {
     uint32_t table_offset, table_stride, table_blocks;
     uint32_t lengths_offset;
     uint32_t positions_offset, positions_stride, positions_slots;
-    // For a batch of sequences (keel.batched_decode/1); for one sequence seat_heads is 0. Heads are
-    // numbered one sequence after the other. Head h is head h % seat_heads of the sequence on seat
-    // seats[seats_offset + h / seat_heads]. A seat number of seats_held or more counts as seat
-    // seats_held - 1. The block table, lengths and positions of a seat begin seat * seat_rows rows
-    // after those of seat 0.
+    // These members are for a batch of sequences (keel.batched_decode/1). For one sequence,
+    // seat_heads is 0. Heads are numbered one sequence after the other. Head h is head h %
+    // seat_heads of the sequence on seat seats[seats_offset + h / seat_heads]. A seat number of
+    // seats_held or more counts as seat seats_held - 1. The block table, lengths and positions of a
+    // seat begin seat * seat_rows rows after those of seat 0.
     uint32_t seat_heads, seat_rows, seats_offset, seats_held;
 };
 
@@ -51,8 +51,8 @@ KvConstants kv_constants(const keel_host *host, const keel_kv_view *kv, const ch
                          const Seats *seats = nullptr);
 
 // The view of seat 0 and the list of seats, made from a keel_batch_kv. The constructor throws
-// Refusal if the args break the rules of keel/ext/draft/batched_decode.h, or if the distance
-// between seats is not a multiple of a row.
+// Refusal if the args break the rules of keel/ext/draft/batched_decode.h. It also throws if the
+// distance between seats is not a multiple of a row.
 class SeatZero {
   public:
     SeatZero(const keel_host *host, const keel_batch_kv *kv, int64_t n, const char *op);

@@ -12,8 +12,8 @@
 
 namespace keel_gpu {
 
-// Ops that differ only in one number share one function of the backend. The kernels use the same
-// numbers.
+// Some ops differ only in one number and share one function of the backend. These are the numbers.
+// The kernels use the same numbers.
 enum Norm : uint32_t { norm_rms = 0, norm_add_rms = 1, norm_layer = 2 };
 enum Gate : uint32_t { gate_silu = 0, gate_gelu = 1, gate_gelu_tanh = 2 };
 enum Combine : uint32_t {
@@ -26,8 +26,8 @@ enum Move : uint32_t { move_copy, move_transpose, move_zero };
 
 } // namespace keel_gpu
 
-// plan_<op> chooses how the op runs, and run_<op> queues it. Both throw Refusal on errors.
-// table.hpp has checked the args before (checks.hpp). Each group of ops has one file:
+// plan_<op> chooses how the op runs, and run_<op> queues it. Both throw Refusal on errors. Before
+// these calls, table.hpp has checked the args (checks.hpp). Each group of ops has one file:
 //   ops/linear.cpp         matmul, embed
 //   ops/norm.cpp           norm: rms_norm, add_rms_norm, layer_norm
 //   ops/elementwise.cpp    gate: silu_mul, gelu_mul; combine: add, add_bias, scale, scaled_add;

@@ -64,8 +64,8 @@ int64_t number(const keel_ctx_desc &desc, const char *key, int64_t otherwise);
 void need_range(const keel_host *host, uint64_t size, uint64_t offset, uint64_t n);
 // Throws Refusal with KEEL_E_CANCELLED if the user asked to stop.
 void need_not_cancelled(const keel_host *host);
-// Throws Refusal while the context records a step, because the call `what` cannot be part of a
-// recording.
+// Throws Refusal while the context records a step, because a recording cannot contain the call
+// `what`.
 template <class Context> void need_no_recording(const Context &ctx, const char *what) {
     if (ctx.recording != nullptr)
         refuse(ctx.host, KEEL_E_INVALID_ARG,

@@ -1,5 +1,5 @@
 // The first work on a device can take long, because the driver must compile kernels. This class
-// tells the user about this once, so that the program does not seem to hang.
+// tells the user once that kernels are compiled. So the user does not think that the program hangs.
 #pragma once
 
 #include <keel/host.h>
@@ -11,17 +11,17 @@ namespace keel_gpu {
 // Each context has one object. Only the context's thread may use it.
 class SlowStart {
   public:
-    // Called for a kernel that has not run before. The driver compiles it now, or when it runs for
-    // the first time.
+    // Called for a kernel that has not run before. The driver compiles this kernel now, or when the
+    // kernel runs for the first time.
     void kernel_made() noexcept { fresh_ = true; }
     // Called when all submitted work has ended. Then the driver has compiled all kernels of this
     // work.
     void work_ended() noexcept { fresh_ = false; }
-    // Returns true if passed() should be called: a kernel may be compiling, and the user was not
-    // told yet.
+    // Returns true if passed() should be called. This is the case if the driver can be compiling a
+    // kernel and the user was not told yet.
     bool is_watched() const noexcept { return fresh_ && !told_; }
-    // Adds the time of a driver call that may have compiled kernels, or of a wait for work whose
-    // kernels may have been compiled first. When the sum reaches one second, the user is told.
+    // Adds the time of a driver call or of a wait, during which the driver can have compiled
+    // kernels. When the sum reaches one second, the user is told.
     void passed(const keel_host *host, const char *device, double seconds) noexcept;
 
   private:

@@ -6,7 +6,7 @@ namespace {
 constexpr int64_t most = int64_t{1} << 32;
 
 // Returns true if the whole view is within the first 2^32 units of the buffer. Kernels address
-// elements modulo 2^32, so they would read elements after that from a wrong address.
+// elements modulo 2^32. So they would read elements beyond this limit from a wrong address.
 bool reaches_only(const View &view, const int64_t (&strides)[3]) {
     int64_t low = view.offset, high = low + view.n;
     for (int i = 0; i < 3; ++i) {

@@ -9,7 +9,7 @@ namespace keel_gpu {
 enum Type : uint32_t { type_f32 = 0, type_f16 = 1, type_bf16 = 2, type_q8_0 = 3, type_q4_0 = 4 };
 constexpr uint32_t type_count = 5;
 
-// Sets `type`. Returns false for other dtypes.
+// Sets `type`. Returns false for dtypes without a Type.
 bool type_of(keel_dtype dtype, Type &type);
 keel_dtype dtype_of(Type type);
 inline const char *type_name(Type type) { return keel_dtype_name(dtype_of(type)); }
@@ -35,7 +35,7 @@ constexpr uint32_t unit_bytes(keel_dtype dtype) {
 // and stride[2] belong to the dimension next to the rows; unused outer dimensions have length 1.
 // The members are 32-bit words, so that OpenCL C and GLSL can declare the same struct. Element (i,
 // j, k, e) of a type without blocks is at unit offset + i * stride[0] + j * stride[1] + k *
-// stride[2] + e, modulo 2^32. A stride may be negative.
+// stride[2] + e, modulo 2^32. A stride can be negative.
 struct View {
     uint32_t shape[3];
     uint32_t stride[3]; // in units (see unit_bytes)
@@ -48,8 +48,9 @@ struct View {
 // Returns the view of a tensor. A tensor of rank 1 becomes one row. Throws Refusal
 // (KEEL_E_UNSUPPORTED) if offset or strides are not whole units or do not fit 32 bits.
 View view_of(const keel_host *host, const keel_tensor *t, const char *name);
-// For ops that only copy. bytes_view() views a tensor in units of `unit` bytes (4, 2 or 1), so n
-// counts units. common_unit() returns the largest unit that all given tensors allow.
+// These functions are for ops that only copy. bytes_view() views a tensor in units of `unit` bytes
+// (4, 2 or 1), so n counts units. common_unit() returns the largest unit that all given tensors
+// allow.
 View bytes_view(const keel_host *host, const keel_tensor *t, uint32_t unit, const char *name);
 uint32_t common_unit(const keel_tensor *a, const keel_tensor *b); // b may be NULL
 

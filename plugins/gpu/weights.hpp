@@ -16,9 +16,9 @@ struct WeightShape {
     uint64_t bytes() const { return row_bytes() * static_cast<uint64_t>(rows); }
     // number of blocks in a row of q8_0 or q4_0
     uint64_t blocks() const { return static_cast<uint64_t>(cols / 32); }
-    // The split layout has two parts: the codes of all blocks of all rows (32 bytes per block of
-    // q8_0, 16 bytes per block of q4_0), then one f16 scale per block. In this layout kernels load
-    // codes as whole, aligned words.
+    // The split layout has two parts. The first part is the codes of all blocks of all rows: 32
+    // bytes per block of q8_0, 16 bytes per block of q4_0. The second part is one f16 scale per
+    // block. In this layout kernels load codes as whole, aligned words.
     uint64_t code_bytes() const { return (type == type_q8_0 ? 32 : 16) * blocks(); } // of one row
     uint64_t scales_offset() const { return code_bytes() * static_cast<uint64_t>(rows); }
     uint64_t split_bytes() const {
@@ -26,19 +26,21 @@ struct WeightShape {
     }
 };
 
-// Checks that the sources match each other and are inside their mappings. Throws Refusal if they do
-// not, or if the backend does not support the type.
+// Checks that the sources match each other and are inside their mappings. Throws Refusal if a check
+// fails, or if the backend does not support the type.
 WeightShape check_weight(const keel_host *host, const keel_weight_desc &desc);
 
 // Returns the address of row `row` of the joined weight in its source.
 const uint8_t *source_row(const keel_weight_desc &desc, int64_t row);
 
-// Copies rows first .. first + n - 1 of the joined weight to contiguous memory, without conversion.
+// Copies `n` rows of the joined weight to contiguous memory, without conversion. The first of these
+// rows has the number `first`.
 void copy_rows(const keel_weight_desc &desc, const WeightShape &shape, int64_t first, int64_t n,
                uint8_t *to);
 
-// Splits rows first .. first + n - 1 of q8_0 or q4_0. `codes` gets n * code_bytes() bytes, `scales`
-// gets n * blocks() f16 numbers.
+// Splits `n` rows of a weight of type q8_0 or q4_0 into codes and scales. The first of these rows
+// has the number `first`. `codes` gets n * code_bytes() bytes, `scales` gets n * blocks() f16
+// numbers.
 void split_rows(const keel_weight_desc &desc, const WeightShape &shape, int64_t first, int64_t n,
                 uint8_t *codes, uint8_t *scales);
 

@@ -80,7 +80,7 @@ void KEEL_CALL buffer_destroy(keel_ctx *ctx, keel_buffer *b) noexcept {
     // when this function returns, the host may reuse the buffer's memory
     if (b->mapped != nullptr) {
         guarded(ctx->host, [&] { finish(*ctx); });
-        if (!settle(*ctx)) return; // the device may still use the memory, so it is not freed
+        if (!settle(*ctx)) return; // the device can still use the memory, so it is not freed
         std::erase(ctx->shared, b);
         if (ctx->host_has)
             clEnqueueUnmapMemObject(ctx->queue.get(), b->memory.get(), b->mapped, 0, nullptr,
@@ -113,7 +113,7 @@ keel_status KEEL_CALL buffer_read(keel_ctx *ctx, keel_buffer *b, uint64_t offset
     return guarded(ctx->host, [&] {
         need_range(ctx->host, b->size, offset, n);
         need_no_recording(*ctx, "buffer_read");
-        // this wait has a time limit; without it, the copy would wait without a limit
+        // this wait has a time limit; the wait of the copy itself has no limit
         finish(*ctx);
         if (n == 0) return;
         if (b->mapped != nullptr) {

@@ -50,8 +50,7 @@ keel_status status_of(cl_int code, bool waiting) {
     case CL_INVALID_BUFFER_SIZE: return KEEL_E_OUT_OF_MEMORY;
     case CL_DEVICE_NOT_AVAILABLE:
     case CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST:
-    // the backend's queue handle is valid, so this code means that the driver has given the queue
-    // up
+    // the backend's queue handle is valid, so this code means that the driver gave up the queue
     case CL_INVALID_COMMAND_QUEUE:
     case -9999: // code of NVIDIA's driver: a kernel accessed invalid memory
         return KEEL_E_DEVICE_LOST;

@@ -17,7 +17,7 @@ using keel_gpu::refuse;
 
 // Returns the name of an error, for example "CL_OUT_OF_RESOURCES (-5)".
 std::string error_name(cl_int code);
-// Returns the status for the core: out of memory, device lost, or an internal fault. If `waiting`
+// Returns the status for the core: out of memory, device lost, or an internal error. If `waiting`
 // is true, the code came from a wait for the device. Then CL_OUT_OF_RESOURCES means that the driver
 // killed a kernel.
 keel_status status_of(cl_int code, bool waiting = false);

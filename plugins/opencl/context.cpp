@@ -33,8 +33,8 @@ void open_device(keel_ctx &ctx, const keel_ctx_desc &desc) {
     ctx.wait_seconds = static_cast<uint32_t>(number(desc, "wait_seconds", ctx.wait_seconds));
 }
 
-// For `auto`, processors get the plain form. All other devices get the local form if they can run
-// it.
+// With `auto`, processors get the form `plain`. All other devices get the form `local` if they can
+// run it.
 void choose_form(keel_ctx &ctx, const keel_ctx_desc &desc) {
     const char *kernels = word(desc, "kernels", "auto");
     // In the local form, the 256 work-items of a group share tiles of 20 KiB in local memory.
@@ -82,7 +82,8 @@ keel_status KEEL_CALL ctx_create(const keel_host *host, const keel_ctx_desc *des
 
 void KEEL_CALL ctx_destroy(keel_ctx *ctx) noexcept {
     if (ctx == nullptr) return;
-    // If the device may still run, its memory is not freed. This leaks memory, but cannot crash.
+    // If the device can still be running, its memory is not freed. This leaks memory, but cannot
+    // crash.
     if (!settle(*ctx)) return;
     clFinish(ctx->queue.get());
     delete ctx;
@@ -104,7 +105,7 @@ keel_status KEEL_CALL ctx_info(keel_ctx *ctx, keel_ctx_info *out) noexcept {
 
 keel_status KEEL_CALL mem_info(keel_ctx *ctx, keel_mem_info *out) noexcept {
     keel_mem_info info = make_out<keel_mem_info>();
-    info.total = ctx->device.memory; // OpenCL does not say how much memory is free
+    info.total = ctx->device.memory; // OpenCL does not report how much memory is free
     info.ours = ctx->buffer_bytes + ctx->weight_bytes + ctx->scratch_bytes + ctx->staging->bytes();
     keel_emit(out, &info, sizeof info);
     return KEEL_OK;

@@ -23,18 +23,19 @@ using keel_gpu::PlanChoice;
 using keel_gpu::Type;
 using keel_gpu::View;
 
-// Kernels have two forms. In the form `plain`, for processors, each work-item handles a whole row
-// or tile, with vectors. In the form `local`, for GPUs, the work-items of a group share a row or a
-// tile through local memory.
+// Kernels have two forms. The form `plain` is for processors: each work-item handles a whole row or
+// tile, with vectors. The form `local` is for GPUs: the work-items of a group share a row or a tile
+// through local memory.
 enum class Form { plain, local };
 inline const char *form_name(Form form) { return form == Form::local ? "local" : "plain"; }
 
 } // namespace keel_opencl
 
 struct keel_ctx {
-    const keel_host *host = nullptr; // the core's host table, passed back to its functions
+    // the core's host table; it is also an argument of its functions
+    const keel_host *host = nullptr;
     keel_opencl::DeviceFacts device;
-    // whether host and device share memory, as the device reports; false if the config asks for
+    // true: host and device share memory, as the device reports; false also if the config requires
     // copies
     bool unified = false;
     keel_opencl::Context context;
@@ -51,7 +52,7 @@ struct keel_ctx {
     keel_opencl::Memory scratch;
     uint64_t scratch_bytes = 0, buffer_bytes = 0, weight_bytes = 0;
 
-    // If the device makes no progress for this time, it counts as lost.
+    // If the device makes no progress for this number of seconds, it counts as lost.
     uint32_t wait_seconds = 300;
     // True: the device did not answer in time. All further calls fail.
     bool timed_out = false;
@@ -68,7 +69,7 @@ struct keel_ctx {
     std::deque<Mark> marks; // tickets whose work is not known to be done, in rising order
 
     keel_opencl::LaterReads later;
-    uint64_t own_submits = 0, own_waits = 0; // submissions and waits that no caller asked for
+    uint64_t own_submits = 0, own_waits = 0; // submissions and waits that the core did not request
 };
 
 // A block of memory that holds tensors.

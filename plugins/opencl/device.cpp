@@ -66,8 +66,8 @@ int rank(const DeviceFacts &f) {
     return f.is_cpu() ? 3 : 2;
 }
 
-// Returns true if the device's version is below 1.2 (for example "OpenCL 1.1 ..."). A device of
-// this kind lacks functions that this backend calls.
+// Returns true if the device's version is below 1.2 (for example "OpenCL 1.1 ..."). Such a device
+// does not have all functions that this backend calls.
 bool is_old(cl_device_id device) {
     int major = 0, minor = 0;
     return sscanf(text(device, CL_DEVICE_VERSION).c_str(), "OpenCL %d.%d", &major, &minor) == 2 &&

@@ -1,5 +1,5 @@
 // Finds kernels by source file, name and defines. A kernel is built when it is first needed, and
-// stays as long as the context exists. The compiled binaries are stored on disk.
+// exists as long as the context. The compiled binaries are stored on disk.
 #pragma once
 
 #include "gpu/disk_cache.hpp"
@@ -11,7 +11,7 @@
 
 namespace keel_opencl {
 
-// The .cl files of the folder kernels/. The text of types.cl is put before each of them.
+// The .cl files of the folder kernels/. The text of types.cl is put before the text of each file.
 enum class Source : uint8_t {
     linear,
     norm,

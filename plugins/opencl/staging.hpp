@@ -1,5 +1,5 @@
 // Staging memory for writes. buffer_write copies its source to staging memory and returns, while
-// the queue goes on.
+// the queue continues to run.
 #pragma once
 
 #include "opencl/cl.hpp"

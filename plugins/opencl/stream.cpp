@@ -17,10 +17,11 @@ bool has_ended(cl_event event) {
 
 namespace {
 
-// If the device did not answer before, settle() waits at least this many seconds.
+// Limits of the wait in settle(). After a wait that timed out, settle() waits at least this many
+// seconds. If the queue accepts no new commands, settle() waits at most this many seconds.
 constexpr uint32_t last_seconds = 60;
 
-// The waiting thread and the driver's callback thread share this object. The callback may come long
+// The waiting thread and the driver's callback thread share this object. The callback can come long
 // after the waiting thread stopped waiting.
 struct Signal {
     std::mutex mutex;
@@ -120,7 +121,7 @@ bool settle(keel_ctx &ctx) noexcept {
         check(nullptr, clEnqueueMarkerWithWaitList(ctx.queue.get(), 0, nullptr, &event),
               "a marker");
         const Event marker(event);
-        // If a queue accepts no new command, it may still run earlier commands.
+        // If a queue accepts no new command, it can still be running earlier commands.
         const bool takes = clFlush(ctx.queue.get()) == CL_SUCCESS;
         ended = await(ctx, event,
                       ctx.timed_out ? std::max(last_seconds, ctx.wait_seconds)

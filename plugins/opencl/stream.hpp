@@ -9,7 +9,7 @@ namespace keel_opencl {
 
 // Waits for the event of a queued command and reports the command's error. Throws Refusal with
 // KEEL_E_DEVICE_LOST if no earlier work ends within wait_seconds. After that, every call fails,
-// although the device may still run.
+// although the device can still be running.
 void wait_for(keel_ctx &ctx, cl_event event, const char *what);
 
 // Returns true if a queued command has ended or failed. A wait for the command reports the failure.
@@ -22,9 +22,9 @@ void require_alive(const keel_ctx &ctx);
 // not answer. Then memory that the device uses must not be freed.
 bool settle(keel_ctx &ctx) noexcept;
 
-// Shared memory (HOST_VISIBLE and IMPORT buffers) is mapped while the host may access it, and
-// unmapped while kernels may run. give_to_device() must be called before work is queued, and
-// give_to_host() after all queued work is done.
+// Shared memory (HOST_VISIBLE and IMPORT buffers) is mapped while the host may access it. It is
+// unmapped while kernels may run. Call give_to_device() before work is queued, and give_to_host()
+// after all queued work is done.
 void give_to_device(keel_ctx &ctx);
 void give_to_host(keel_ctx &ctx);
 // Makes the memory of a buffer shared, and maps it. Throws Refusal with KEEL_E_UNSUPPORTED if the

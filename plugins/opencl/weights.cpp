@@ -92,7 +92,7 @@ keel_status KEEL_CALL weight_prepare(keel_ctx *ctx, const keel_weight_desc *thei
     return create_weight(ctx, theirs, out, [&](const keel_weight_desc &desc) {
         auto w = std::make_unique<keel_weight>();
         w->shape = check_weight(ctx->host, desc);
-        // The codes and scales of a weight that only the op embed reads are not stored separately,
+        // If only the op embed reads a weight, its codes and scales are not stored separately,
         // because embed reads single rows fast in any layout.
         w->split = is_block(w->shape.type) && (desc.use & KEEL_USE_MATMUL) != 0;
         if (!w->split && fits_in_place(*ctx, desc, w->shape))
@@ -107,8 +107,8 @@ keel_status KEEL_CALL weight_prepare(keel_ctx *ctx, const keel_weight_desc *thei
 void KEEL_CALL weight_destroy(keel_ctx *ctx, keel_weight *w) noexcept {
     if (w == nullptr) return;
     // After this function returns, the host may unmap the file from which the device reads an
-    // in-place weight. So this function waits for the device. If the device does not answer, it may
-    // still use the weight, so this function frees nothing.
+    // in-place weight. So this function waits for the device. If the device does not answer, it can
+    // still be using the weight. Then this function frees nothing.
     if (w->in_place && !settle(*ctx)) return;
     ctx->weight_bytes -= w->bytes;
     delete w;

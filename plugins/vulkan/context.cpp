@@ -95,7 +95,8 @@ void KEEL_CALL ctx_destroy(keel_ctx *ctx) noexcept {
     if (ctx == nullptr) return;
     if (ctx->recording != nullptr) ctx->stream.drop(*ctx->recording);
     give_back_old_scratch(*ctx);
-    // If the device may still run, its memory is not freed. This leaks memory, but cannot crash.
+    // If the device can still be running, its memory is not freed. This leaks memory, but cannot
+    // crash.
     if (!ctx->stream.settle()) {
         ctx->messages.close();
         return;

@@ -11,8 +11,9 @@
 
 // Members are destroyed in reverse order: the users of the device first, then the device.
 struct keel_ctx {
-    const keel_host *host = nullptr; // the core's host table, passed back to its functions
-    keel_vulkan::Messages messages;  // messages of the validation layers
+    // the core's host table; it is also an argument of its functions
+    const keel_host *host = nullptr;
+    keel_vulkan::Messages messages; // messages of the validation layers
     keel_vulkan::Instance instance;
     keel_vulkan::Device device;
     keel_vulkan::Memory memory;
@@ -21,7 +22,7 @@ struct keel_ctx {
 
     // All ops share this memory, because the stream runs one op at a time.
     keel_vulkan::Range scratch;
-    // Earlier, smaller scratch memory that recordings may use.
+    // Earlier scratch memory, which was smaller. Recordings can still use it.
     std::vector<keel_vulkan::Range> old_scratch;
     std::unique_ptr<keel_recording> recording; // if not NULL, ops are recorded and not queued
     uint32_t recordings = 0;                   // number of recordings that exist
@@ -59,16 +60,16 @@ using keel_gpu::PlanChoice;
 // calls it again, the memory is large enough.
 VkDeviceAddress scratch(keel_ctx *ctx, uint64_t bytes);
 
-// Allocates device memory. If there is none, first waits until memory that was given back is no
-// longer in use.
+// Allocates device memory. If there is none, first waits until no command uses the memory that was
+// given back.
 Range take_memory(keel_ctx &ctx, MemoryUse use, uint64_t bytes);
 
 // Ends the device's use of the host's own memory. When this function returns, the host may reuse
-// the memory. If the device does not answer within the time limit, it may still access the memory;
-// then the block is not destroyed.
+// the memory. If the device does not answer within the time limit, it can still be accessing the
+// memory. Then the block is not destroyed.
 void close_import(keel_ctx &ctx, Block *block) noexcept;
 
-// Must be called only when no recording exists that may use the old scratch memory.
+// Must be called only when no recording exists that can use the old scratch memory.
 void give_back_old_scratch(keel_ctx &ctx) noexcept;
 
 // Throws Refusal if the validation layers reported an error since the last call.

@@ -148,8 +148,8 @@ Device::~Device() {
 
 namespace {
 
-// Returns true if the device can run the kernel linear_matrix. It needs cooperative matrices f16 x
-// f16 -> f32 of 16 x 16 x 16 in subgroups of 32.
+// Returns true if the device can run the kernel linear_matrix. The kernel needs cooperative
+// matrices f16 x f16 -> f32 of 16 x 16 x 16 in subgroups of 32.
 bool fits_matrices(const Instance &instance, VkPhysicalDevice device, const DeviceFacts &facts) {
     if (facts.subgroup_size != 32 ||
         !has_extension(device_extensions(device), VK_NV_COOPERATIVE_MATRIX_EXTENSION_NAME))

@@ -7,7 +7,7 @@ namespace keel_vulkan {
 
 // Returns the devices that have Vulkan 1.2 and a compute queue. Their order gives the device
 // numbers that the core uses: discrete GPUs, integrated GPUs, other devices, processors. Devices
-// that lack a required feature come last.
+// without a required feature come last.
 std::vector<VkPhysicalDevice> list_devices(const Instance &instance);
 
 // Properties of a device that decide how the backend uses it.
@@ -26,11 +26,11 @@ struct DeviceFacts {
     bool memory_budget = false;
     // true: has VK_EXT_calibrated_timestamps, so the host can read the device's clock
     bool calibrated = false;
-    uint32_t timestamp_bits = 0; // number of bits of the queue's clock; 0: there is no clock
+    uint32_t timestamp_bits = 0; // number of bits of the queue's clock; 0: the queue has no clock
 };
 
 DeviceFacts device_facts(VkPhysicalDevice device);
-// Returns the first feature that the backend needs and the device lacks, or NULL.
+// Returns the first feature that the backend needs and the device does not have, or NULL.
 const char *missing_feature(VkPhysicalDevice device);
 
 // The opened device.

@@ -56,8 +56,8 @@ void Instance::open(const keel_host *host, bool validation, Messages *messages) 
     if (vkEnumerateInstanceVersion(&loader) != VK_SUCCESS || loader < VK_API_VERSION_1_2)
         refuse(host, KEEL_E_NOT_FOUND,
                "the Vulkan loader is older than version 1.2; install a newer one");
-    // The loader also loads layers that this environment variable names. Then the user wants the
-    // messages of these layers.
+    // The environment variable VK_INSTANCE_LAYERS can name layers, which the loader then loads too.
+    // If it names the validation layer, this plugin reports the messages of this layer.
     const char *named = getenv("VK_INSTANCE_LAYERS");
     const bool from_environment =
         named != nullptr && std::strstr(named, kValidationLayer) != nullptr;

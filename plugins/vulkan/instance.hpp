@@ -1,4 +1,4 @@
-// The Vulkan instance. It loads the validation layers if the user asks for them.
+// The Vulkan instance. It loads the validation layers if the user requests them.
 #pragma once
 
 #include "vulkan/messages.hpp"
@@ -14,7 +14,7 @@ class Instance {
     Instance &operator=(const Instance &) = delete;
 
     // Throws Refusal with KEEL_E_NOT_FOUND if there is no driver, or if `validation` is true and
-    // there is no validation layer. `messages` must exist longer than the instance. If it is NULL,
+    // there is no validation layer. `messages` must outlive the instance. If `messages` is NULL,
     // messages are ignored.
     void open(const keel_host *host, bool validation, Messages *messages);
     VkInstance handle() const { return instance_; }

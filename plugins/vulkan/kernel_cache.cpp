@@ -53,7 +53,8 @@ void KernelCache::close() noexcept {
                 std::vector<uint8_t> data(n);
                 if (vkGetPipelineCacheData(device, cache_, &n, data.data()) == VK_SUCCESS) {
                     data.resize(n);
-                    // Some drivers have their own cache. They return the same few bytes each time.
+                    // some drivers cache pipelines themselves and always return the same few bytes
+                    // here
                     if (data != disk_.load(key_of(device_->facts())))
                         disk_.store(key_of(device_->facts()), data);
                 }
@@ -89,8 +90,8 @@ VkPipeline KernelCache::find(const Key &key, Kernel kernel,
     const auto found = pipelines_.find(key);
     if (found != pipelines_.end()) return found->second;
     VkPipeline &place =
-        // The map entry is inserted before the pipeline is made. So no pipeline is leaked if there
-        // is no memory for the entry.
+        // The map entry is inserted before the pipeline is made. If there is no memory for the
+        // entry, no pipeline is leaked.
         pipelines_[key];
     try {
         place = make(kernel, constants);

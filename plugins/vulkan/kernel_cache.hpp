@@ -83,8 +83,8 @@ class KernelCache {
               std::string cache_folder);
     void close() noexcept; // writes the cache file if there is new data
     VkPipelineLayout layout() const { return layout_; }
-    // Until the next call of keep_in(), get() searches `kept` first. It stores the pipelines that
-    // it looked up in `kept`. If `kept` is NULL, nothing is stored.
+    // Until the next call of keep_in(), get() searches `kept` first. It also stores the pipelines
+    // that it looked up in `kept`. If `kept` is NULL, nothing is stored.
     void keep_in(KeptPipelines *kept) { kept_ = kept; }
     // Returns the pipeline whose specialization constants 0, 1, ... have these values. Constant 0
     // is the size of the workgroup.

@@ -151,7 +151,7 @@ bool Memory::take_hole(Block &block, uint64_t bytes, Range &out) {
     for (auto hole = block.holes.begin(); hole != block.holes.end(); ++hole) {
         if (hole->second < bytes) continue;
         const auto [offset, size] = *hole;
-        // emplace may throw, so it is called before anything changes.
+        // emplace can throw, so it is called before anything changes.
         if (size > bytes) block.holes.emplace(offset + bytes, size - bytes);
         block.holes.erase(offset);
         block.taken += bytes;

@@ -47,8 +47,8 @@ class Memory {
     Memory &operator=(const Memory &) = delete;
 
     void open(const keel_host *host, const Device *device);
-    // Throws Refusal with KEEL_E_OUT_OF_MEMORY if there is no memory; then nothing has changed.
-    // Parts are aligned to 256 bytes.
+    // Throws Refusal with KEEL_E_OUT_OF_MEMORY if there is no memory. After this error nothing has
+    // changed. Parts are aligned to 256 bytes.
     Range take(MemoryUse use, uint64_t bytes);
     void give_back(Range &range); // the range may be empty
     // Makes a block from the host's memory. Address and size must be multiples of the device's
@@ -59,7 +59,7 @@ class Memory {
 
     uint64_t held() const { return held_; } // bytes of all allocations, without imported memory
     uint32_t allocations() const { return static_cast<uint32_t>(blocks_.size()); }
-    // Returns the number of free bytes that the driver reports, or 0 if it reports none.
+    // Returns the number of free bytes that the driver reports, or 0 if it reports no number.
     uint64_t free_bytes() const;
 
     static constexpr uint64_t kAlign = 256;

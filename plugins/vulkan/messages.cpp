@@ -11,7 +11,7 @@ void Messages::add(const char *text) {
     any_ = true;
     try {
         first_ = text;
-    } catch (...) { // there is no memory for the text; the error is counted nevertheless
+    } catch (...) { // there is no memory for the text; the error is still counted
     }
 }
 

@@ -84,8 +84,9 @@ void Stream::begin() {
 }
 
 // Records a barrier: all earlier commands finish, and their writes become visible, before the next
-// command. One global barrier is enough. Kernels use addresses, so the host does not know which
-// bytes they access, and in a decode step each op needs the result of the previous op.
+// command. One global barrier is enough, for two reasons. Kernels use addresses, so the host does
+// not know which bytes they access. And in a decode step each op needs the result of the previous
+// op.
 void Stream::barrier() {
     if (after_barrier_) return;
     put_barrier(frames_[frame_].commands);
@@ -114,7 +115,7 @@ void Stream::dispatch(VkPipeline pipeline, const void *params, uint32_t bytes, u
         address = block.address();
         params = &address;
         bytes = sizeof address;
-        begin(); // stage() may have submitted the command buffer
+        begin(); // stage() can have submitted the command buffer
     }
     const VkCommandBuffer commands = frames_[frame_].commands;
     if (timing_.is_on() && !timing_.op_has_begun()) timing_.begin_op(commands);
@@ -136,7 +137,7 @@ void Stream::time_ops(bool on) {
 void Stream::op_done() {
     if (!timing_.is_on()) return;
     if (!timing_.op_has_begun()) return timing_.skip_op();
-    begin(); // the op's last command may have caused a submission
+    begin(); // the op's last command can have caused a submission
     timing_.end_op(frames_[frame_].commands, last_ + 1);
 }
 
@@ -211,9 +212,9 @@ bool Stream::wait_slice(uint64_t value, VkResult &result) noexcept {
     return done_ > before;
 }
 
-// Waits in slices of one second, so that a lost device is noticed and a device that never answers
-// does not hang the program. Only time without progress counts: if several submissions are pending,
-// each of them may take wait_seconds.
+// Waits in slices of one second. So a lost device is noticed, and a device that never answers does
+// not hang the program. Only time without progress counts: if several submissions are pending, each
+// submission has wait_seconds.
 void Stream::wait_value(uint64_t value) {
     for (uint32_t silent = 0; value > done_;) {
         require_alive();
@@ -257,7 +258,7 @@ bool Stream::settle() noexcept {
         VkResult result = VK_SUCCESS;
         silent = wait_slice(submitted_, result) ? 0 : silent + 1;
         if (result >= 0) continue;
-        // For a lost device, this call returns in finite time, and nothing runs afterwards.
+        // For a lost device, this call returns in finite time, and nothing runs after it.
         result = vkDeviceWaitIdle(device_->handle());
         if (result == VK_SUCCESS || result == VK_ERROR_DEVICE_LOST) done_ = submitted_;
         break;
@@ -274,8 +275,8 @@ void Stream::wait(uint64_t ticket) {
         refuse(host_, KEEL_E_INVALID_ARG, "wait: ticket %llu is unknown",
                static_cast<unsigned long long>(ticket));
     require_alive();
-    // If no commands were recorded, a flush gives a ticket without a submission. This ticket then
-    // stands for the submission before it.
+    // If no commands were recorded, a flush returns a ticket without a submission. Waiting for such
+    // a ticket means waiting for the submission before it.
     wait_value(std::min(ticket, submitted_));
 }
 
@@ -322,8 +323,8 @@ Range Stream::stage(uint64_t n, uint64_t align) {
     for (;;) {
         const Range part = staging_.take(n, align);
         if (part.block != nullptr) return part;
-        // Waits for the oldest command buffer that still uses a part of the ring. This can be the
-        // command buffer that is being recorded.
+        // Waits for the oldest command buffer that still uses a part of the staging memory. This
+        // can be the command buffer that is being recorded.
         const Frame *oldest = nullptr;
         for (const Frame &frame : frames_)
             if (frame.value != 0 && staging_.holds(frame.staged) &&

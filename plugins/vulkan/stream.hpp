@@ -24,22 +24,22 @@ class Stream {
     Stream(const Stream &) = delete;
     Stream &operator=(const Stream &) = delete;
 
-    // If the device makes no progress for wait_seconds, it counts as lost. The referenced objects
-    // must exist longer than the stream.
+    // If the device makes no progress for wait_seconds, it counts as lost. All objects that the
+    // arguments point to must outlive the stream.
     void open(const keel_host *host, const Device *device, Memory *memory, KernelCache &kernels,
               uint32_t wait_seconds);
     // Waits for the device with settle() and frees everything. Reports no errors. Must be called
     // before the memory is closed.
     void close() noexcept;
     // Waits, within the time limit, until no work of this context runs. It also waits for a device
-    // that counts as lost, because a slow device may still run. Returns false if the device did not
-    // answer. Then nothing that the device uses may be freed.
+    // that counts as lost, because a slow device can still be running. Returns false if the device
+    // did not answer. Then nothing that the device uses may be freed.
     bool settle() noexcept;
 
     // Records a dispatch, which sees the writes of all earlier commands. If `beside` is true, the
-    // dispatch may run at the same time as the previous dispatch, so it must not access data that
-    // the previous dispatch writes, and must not write data that it reads. Parameters of up to 128
-    // bytes are push constants. Larger ones are stored in memory.
+    // dispatch may run at the same time as the previous dispatch. Then it must not access data that
+    // the previous dispatch writes. It also must not write data that the previous dispatch reads.
+    // Parameters of up to 128 bytes are push constants. Larger parameters are stored in memory.
     void dispatch(VkPipeline pipeline, const void *params, uint32_t bytes, uint32_t x,
                   uint32_t y = 1, uint32_t z = 1, bool beside = false);
     template <class Params>
@@ -77,7 +77,7 @@ class Stream {
     uint64_t start_read(const Range &from, uint64_t offset, uint64_t n);
     // returns false if there is no read with this number
     bool finish_read(uint64_t number, void *to);
-    // Counts work that no caller asked for: submissions of full command buffers, and waits for
+    // Counts work that the core did not request: submissions of full command buffers, and waits for
     // memory or for command buffers.
     struct Own {
         uint64_t submits = 0, waits = 0;
@@ -113,7 +113,7 @@ class Stream {
     // If this many commands are recorded, they are submitted without a flush.
     static constexpr uint32_t kMostRecorded = 512;
     static constexpr uint32_t kPushBytes = 128; // every device supports this size
-    // If the device did not answer before, settle() waits at least this many seconds.
+    // After a wait that timed out, settle() waits at least this many seconds.
     static constexpr uint32_t kLastSeconds = 60;
 
     void check(VkResult result, const char *what);
@@ -127,7 +127,7 @@ class Stream {
     void give_back(const Garbage &garbage);
     void copy(const Range &from, uint64_t from_offset, const Range &to, uint64_t to_offset,
               uint64_t n);
-    // Takes a part of the staging memory. Waits if the ring is full.
+    // Takes a part of the staging memory. Waits if no part of this size is free.
     Range stage(uint64_t n, uint64_t align);
     uint64_t done(); // returns the semaphore's value
     // Waits up to one second for `value`. Returns true if a submission finished in this time.
@@ -145,13 +145,13 @@ class Stream {
     uint32_t wait_seconds_ = 0;
     VkCommandPool pool_ = VK_NULL_HANDLE;
     VkSemaphore timeline_ = VK_NULL_HANDLE;
-    // If a submission contains two ops, two steps need this many command buffers. With fewer, the
-    // host would wait for the device.
+    // The number of command buffers is enough for two steps, if a submission contains two ops. With
+    // fewer command buffers, the host would wait for the device.
     std::array<Frame, 64> frames_;
     uint32_t frame_ = 0;
     bool recording_ = false, after_barrier_ = false;
     bool lost_ = false; // true: all further calls fail
-    // True: the device did not answer in time. It may still run.
+    // True: the device did not answer in time. It can still be running.
     bool timed_out_ = false;
     // True: the device did not answer in settle() either.
     bool gone_ = false;

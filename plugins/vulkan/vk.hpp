@@ -10,7 +10,7 @@ namespace keel_vulkan {
 
 using keel_gpu::refuse;
 
-// Returns the status for the core that a Vulkan result means. VK_SUCCESS becomes KEEL_OK.
+// Returns the status for the core that a Vulkan result corresponds to. VK_SUCCESS becomes KEEL_OK.
 keel_status status_of(VkResult result);
 // If the result is an error, throws Refusal with status_of(result). The message names the failed
 // call.

@@ -12,9 +12,9 @@ namespace {
 
 constexpr uint64_t kPieceBytes = 4u << 20, kPageBytes = 4096;
 
-// Returns true if kernels can read the weight's single source directly in the file's mapping: it
-// has the right row layout, and host and device share memory. Whole pages are imported, so data
-// next to the weight is imported too.
+// Returns true if kernels can read the weight's single source directly in the file's mapping. For
+// this, the source must have the right row layout, and host and device must share memory. Whole
+// pages are imported, so data next to the weight is imported too.
 bool fits_in_place(const keel_ctx &ctx, const keel_weight_desc &desc, const keel_weight &w) {
     const keel_weight_source &s = *desc.sources[0];
     const DeviceFacts &facts = ctx.device.facts();
@@ -25,7 +25,8 @@ bool fits_in_place(const keel_ctx &ctx, const keel_weight_desc &desc, const keel
            ctx.memory.allocations() < facts.properties.limits.maxMemoryAllocationCount / 2;
 }
 
-// Returns false if the driver does not accept these pages. Then the weight is copied.
+// Imports the pages of the weight. Returns false if the driver does not accept these pages. Then
+// the weight is copied.
 bool use_in_place(keel_ctx &ctx, const keel_weight_desc &desc, keel_weight &w) {
     const uint64_t align = ctx.device.facts().import_align;
     const auto at = reinterpret_cast<uintptr_t>(desc.sources[0]->mapping) + desc.sources[0]->offset;

@@ -1,5 +1,5 @@
-// Ada-KV (arXiv 2407.11550): a head whose attention is spread over many slots gets a larger budget
-// than a head whose attention is on few slots.
+// Ada-KV (arXiv 2407.11550). A head whose attention is spread over many slots gets a larger budget.
+// A head whose attention is on few slots gets a smaller budget.
 #include <keel/sdk_policy.hpp>
 
 #include <cstdio>
@@ -20,7 +20,7 @@ struct Candidate {
 
 bool better(const Candidate &a, const Candidate &b) {
     if (a.value != b.value) return a.value > b.value;
-    // Of two equal values, the newer slot comes first. The core breaks ties in the same way.
+    // If two values are equal, the newer slot comes first. The core breaks ties in the same way.
     return a.slot != b.slot ? a.slot > b.slot : a.row < b.row;
 }
 
@@ -69,7 +69,7 @@ class Adaptive {
     }
 
   private:
-    // Distributes budget * (end - begin) slots over the heads of rows begin..end-1.
+    // Distributes budget * (end - begin) slots over the heads with the row numbers begin..end-1.
     void share_pool(const keel_allocator_input &in, uint32_t begin, uint32_t end,
                     int32_t *budgets) {
         candidates_.clear();
@@ -94,8 +94,8 @@ class Adaptive {
         }
     }
 
-    // Returns the number of slots that the head gets whatever its scores are. The head's other
-    // slots are added to candidates_.
+    // Returns the number of slots that the head gets at any scores. Adds the head's other slots to
+    // candidates_.
     int64_t add_head(const keel_allocator_input &in, uint32_t row) {
         const uint32_t layer = row / in.kv_heads, head = row % in.kv_heads;
         const float *scores = in.scores[layer] + head * in.stride;
@@ -152,7 +152,7 @@ class Adaptive {
 
     double floor_;
     bool global_, by_sum_, by_rank_, by_softmax_;
-    std::vector<Candidate> candidates_, own_; // memory that calls reuse
+    std::vector<Candidate> candidates_, own_; // the memory is used again by the next call
 };
 
 } // namespace

@@ -1,6 +1,6 @@
-// Compactor (arXiv 2507.08143) keeps two kinds of slots: slots whose keys differ from the other
-// keys (they have a high leverage score), and slots that get attention from queries in their own
-// piece of the prompt.
+// Compactor (arXiv 2507.08143) keeps two kinds of slots. Slots of the first kind have keys that
+// differ from the other keys (they have a high leverage score). Slots of the second kind get
+// attention from queries in their own piece of the prompt.
 #include "leverage.hpp"
 
 #include <keel/sdk_policy.hpp>

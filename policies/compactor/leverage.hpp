@@ -1,5 +1,5 @@
-// Leverage scores of the rows of a matrix. A score says how far a row is from the span of the other
-// rows.
+// Leverage scores of the rows of a matrix. The score of a row is high if the row is far from the
+// span of the other rows.
 #pragma once
 
 #include <cmath>
@@ -44,8 +44,8 @@ std::vector<double> factor_with_ridge(const std::vector<double> &gram, size_t r)
         "the keys' Gram matrix cannot be factorized: it is not finite or not positive definite");
 }
 
-// Returns x[t] (X'X + ridge)^-1 x[t]' for each of the n rows x[t] of X. X is `rows` [n, r] minus
-// the mean row.
+// Returns x[t] (X'X + ridge)^-1 x[t]' for each of the n rows x[t] of X. X is the matrix `rows` [n,
+// r] minus its mean row.
 std::vector<double> leverage_of(const float *rows, int64_t n, size_t r) {
     std::vector<double> mean(r), gram(r * r), x(static_cast<size_t>(n) * r);
     std::vector<double> out(static_cast<size_t>(n));
@@ -59,7 +59,7 @@ std::vector<double> leverage_of(const float *rows, int64_t n, size_t r) {
             for (size_t j = 0; j <= i; ++j) gram[i * r + j] += row[i] * row[j];
     }
     const std::vector<double> lower = factor_with_ridge(gram, r);
-    // The columns of L. Each column is contiguous, so that the compiler vectorizes the inner loop
+    // The columns of L. Each column is contiguous. So the compiler can vectorize the inner loop
     // below.
     std::vector<double> columns(r * r);
     for (size_t i = 0; i < r; ++i)

@@ -43,7 +43,7 @@ class ExpectedAttention {
                             setup.geometry.rope_frequencies + rot_ / 2);
         needs.needs =
             KEEL_NEED_KEYS | KEEL_NEED_QUERY_STATS | (value_norms_ ? KEEL_NEED_VALUE_NORMS : 0);
-        // Scores that are multiplied by value norms are not probabilities, so heads cannot be
+        // If scores are multiplied by value norms, they are not probabilities. Then heads cannot be
         // compared.
         if (!value_norms_) needs.flags |= KEEL_POLICY_COMPARABLE;
         needs.skip_queries = static_cast<uint32_t>(sinks_);
@@ -59,7 +59,7 @@ class ExpectedAttention {
 
   private:
     // The mean of the RoPE rotations of one pair of elements over the next positions. The mean also
-    // shrinks the pair, so it is not a rotation.
+    // makes the pair shorter, so it is not a rotation.
     struct Turn {
         uint32_t a, b;
         double cos, sin;

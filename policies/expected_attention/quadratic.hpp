@@ -1,15 +1,16 @@
-// Computes b.k + k'Mk for many keys k. The policy spends nearly all of its time here, because each
-// query head needs T * d * d / 2 multiplications (T keys of d elements). The loop handles 16 keys
-// and four rows of M at a time. Each lane of a vector holds one key, so the result does not depend
-// on the register width.
+// Computes b.k + k'Mk for many keys k. The policy spends nearly all of its time here: for T keys of
+// d elements, each query head needs T * d * d / 2 multiplications. The loop handles 16 keys and
+// four rows of M at a time. Each lane of a vector holds one key, so the result does not depend on
+// the register width.
 #pragma once
 
 #include <cstdint>
 #include <cstring>
 #include <vector>
 
-// With target_clones, the dynamic loader picks the widest version of a function that the processor
-// can run. Sanitizer builds do not use it, because sanitizers are not initialized at that time.
+// target_clones makes several versions of a function. The dynamic loader picks the widest version
+// that the processor can run. Sanitizer builds do not use target_clones, because sanitizers are not
+// initialized at that time.
 #if defined(__x86_64__) && defined(__gnu_linux__) && !defined(__SANITIZE_ADDRESS__) &&             \
     !defined(__SANITIZE_THREAD__) && !defined(__clang__)
 #define KEEL_QUADRATIC_CLONES __attribute__((target_clones("avx512f", "avx2", "default")))
@@ -81,8 +82,7 @@ class QuadraticForm {
         for (uint32_t row = 0; row < padded_ && !matrix.empty(); row += 4) {
             for (uint32_t column = 0; column < row + 4; ++column) {
                 for (uint32_t i = row; i < row + 4; ++i) {
-                    // An element above the diagonal is added to its mirror element below the
-                    // diagonal.
+                    // Adds an element above the diagonal to its mirror element below the diagonal.
                     const bool is_there = i < dim && column <= i;
                     const double m = is_there ? matrix[size_t{i} * dim + column] : 0.0;
                     panels_.push_back(static_cast<float>(column < i ? 2 * m : m));

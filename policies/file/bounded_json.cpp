@@ -24,15 +24,15 @@ std::string read_file(const std::string &path) {
     return text;
 }
 
-// Returns ":LINE", the line of byte `at` of the text. Bytes are counted from 0.
+// Returns ":LINE", the line number of byte `at` of the text. Bytes are counted from 0.
 std::string line_of(std::string_view text, size_t at) {
     const std::string_view before = text.substr(0, at);
     return ":" + std::to_string(1 + std::count(before.begin(), before.end(), '\n'));
 }
 
-// Throws Failure if the text has too many values or is nested too deeply, so that the parser never
+// Throws Failure if the text has too many values or is nested too deeply. So the parser never
 // builds a large tree. The check counts brackets and commas outside of strings. If the text is not
-// valid JSON, the counts may be wrong; then the parser refuses the text.
+// valid JSON, the counts can be wrong. Then the parser refuses the text.
 void check_bounds(const std::string &path, std::string_view text) {
     size_t depth = 0, values = 1;
     bool in_string = false;

@@ -1,5 +1,6 @@
 // A budget allocator that reads budgets for each layer, or for each layer and head, from a JSON
-// file. It is useful for measured budgets, and for heads that were classified before.
+// file. It is useful for budgets that were measured earlier, and for heads that were classified
+// earlier.
 #include "bounded_json.hpp"
 
 #include <keel/sdk_policy.hpp>
@@ -67,7 +68,7 @@ class File {
                          static_cast<int64_t>(std::floor(mean_ * static_cast<double>(all) + 1e-6)));
         } else {
             // A head cannot use more slots than it has. If the budget is less than all slots, the
-            // unused part of a head's share goes to other heads.
+            // unused part of its share goes to other heads.
             const int64_t held = std::accumulate(in.lengths, in.lengths + rows, int64_t{0});
             for (size_t i = 0; i < rows && held > all; ++i)
                 most[i] = std::max<int64_t>(in.lengths[i], in.protected_slots);
@@ -106,7 +107,7 @@ class File {
     std::string path_;
     uint32_t layers_, heads_;
     bool absolute_ = false;
-    // if the shares in the file are absolute, their mean (at most 1), otherwise 1
+    // If the shares in the file are absolute: their mean (at most 1). Otherwise: 1.
     double mean_ = 1;
     std::vector<double> weights_; // [layers, kv_heads]
 };

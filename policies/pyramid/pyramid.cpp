@@ -40,8 +40,8 @@ class Pyramid {
                                  in.lengths + static_cast<size_t>(in.layers) * in.kv_heads);
     }
 
-    // The budgets of kvpress's PyramidKVPress. The fixed slots stand for its observation window. If
-    // there are none, no layer gets less than protected_slots.
+    // Returns the budgets of kvpress's PyramidKVPress. The fixed slots stand for its observation
+    // window. If there are no fixed slots, each layer gets at least protected_slots.
     std::vector<int64_t> kvpress_shares(const keel_allocator_input &in) const {
         const size_t layers = in.layers;
         const auto average = static_cast<double>(in.budget),
@@ -58,11 +58,11 @@ class Pyramid {
         const double step = (largest - least) / static_cast<double>(layers - 1);
         int64_t left = in.budget * static_cast<int64_t>(layers);
         for (size_t l = 0; l < layers; ++l) {
-            // to the nearest number; halves to the even one, as Python's round()
+            // rounds to the nearest number, ties to even, as Python's round() does
             shares[l] = std::lrint(largest - static_cast<double>(l) * step);
             left -= shares[l];
         }
-        // Halves that are not exact can make the sum a slot too large.
+        // Because of rounding errors, the sum can be one slot too large.
         if (left < 0) shares[0] += left;
         return shares;
     }
@@ -77,8 +77,8 @@ class Pyramid {
         std::vector<int64_t> same(layers, in.budget);
         if (layers < 2 || average <= 0 || most <= average) return same;
         double least = average / beta_, largest = 2 * average - least;
-        // No head has more than `most` slots. So the differences between layers are reduced until
-        // this holds, and the sum stays the same.
+        // No head has more than `most` slots. If the largest number is above `most`, the
+        // differences between layers are reduced. The sum does not change.
         if (largest > most) {
             largest = most;
             least = 2 * average - most;
@@ -87,7 +87,7 @@ class Pyramid {
         for (size_t l = 0; l < layers; ++l)
             weights[l] = largest - static_cast<double>(l) * (largest - least) /
                                        static_cast<double>(layers - 1);
-        // Each layer gets at least the protected slots. A policy may need one slot more than the
+        // Each layer gets at least the protected slots. A policy can need one slot more than the
         // slots that it always keeps.
         const int64_t floor = std::max<int64_t>(0, in.protected_slots - fixed);
         std::vector<int64_t> shares = share_out(weights, std::vector<int64_t>(layers, floor),

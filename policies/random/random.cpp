@@ -1,4 +1,4 @@
-// Keeps random slots. A useful policy must be better than this one.
+// Keeps random slots. A useful policy must be better than this policy.
 #include <keel/sdk_policy.hpp>
 
 namespace {

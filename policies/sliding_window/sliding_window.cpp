@@ -40,8 +40,8 @@ class SlidingWindow {
     }
 
   private:
-    // Number of newest slots to keep in addition to the protected slots. 0: as many as the budget
-    // allows.
+    // Number of newest slots to keep in addition to the protected slots. 0: as many slots as the
+    // budget allows.
     int64_t window_;
 };
 

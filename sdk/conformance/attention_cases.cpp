@@ -43,8 +43,8 @@ std::string name_of(const AttentionShape &s) {
         s.bad_q, s.bad_k, s.bad_v);
 }
 
-// Writes `bad` to the rows of one used slot in an arena (keys or values). In each row, the first of
-// every `step` elements gets this value.
+// Writes `bad` to the rows of one used slot in an arena (keys or values). In each row, every
+// step-th element gets this value, beginning with the first element.
 void poison_slot(Scene &scene, int cache, int arena, Rng &rng, float bad, int64_t step) {
     const CacheSpec &spec = scene.caches[cache];
     Tensor &rows = scene.tensors[arena];
@@ -118,8 +118,8 @@ void attention_case(Suite &suite, const AttentionShape &s) {
     const int q_at = c.scene.add(std::move(q));
     const int out =
         s.in_place ? q_at : c.scene.add(blank(s.a, {s.m, heads, s.cache.v_head_dim}, s.layout));
-    // The error bound in the header is not valid for logits of several hundred. In f32, these
-    // logits have steps of 2^-16, and exp increases this error.
+    // The error bound in the header is not valid for logits of several hundred. In f32, logits of
+    // this size have steps of 2^-16, and exp increases this error.
     const double bound = s.spread > 4 ? 1e-4 : 1e-5;
     c.outputs = {{out, bound, 8e-3, false, !s.in_place}};
     c.absolute = {c.scene.caches[cache].v};
@@ -188,8 +188,8 @@ void length_grid(Suite &suite) {
     }
     attention_case(suite, {.m = 33, .group = 4, .cache = spare_cache({600, 33}, 64, 64)});
     attention_case(suite, {.m = 1, .group = 8, .cache = spare_cache({1500}, 64, 128)});
-    // There are more slots than a backend may process in one piece. Narrow heads keep the time of
-    // the case short.
+    // There are more slots than some backends process in one piece. Narrow heads keep the run time
+    // of the case short.
     for (const int64_t m : {1, 3}) {
         attention_case(suite, {.m = m, .group = 2, .cache = spare_cache({4096, 130}, 64, 16)});
         attention_case(
@@ -204,7 +204,7 @@ void length_grid(Suite &suite) {
         suite, {.m = 7, .group = 2, .cache = spare_cache({3, 20}, 16)});
 }
 
-// Heads with more than 256 elements. For these heads, kernels may keep fewer heads at once, or
+// Heads with more than 256 elements. For such heads, some kernels keep fewer heads at once, or
 // process a head in pieces of 256. 257 is one element more than a piece.
 void very_wide_heads(Suite &suite) {
     const auto both = [&](int64_t dim, keel_dtype k, keel_dtype v) {
@@ -225,12 +225,12 @@ void very_wide_heads(Suite &suite) {
                    {.m = 5, .group = 2, .cache = spare_cache({70, 33}, 16, 512), .features = 31});
     if (suite.quick()) return;
     both(512, KEEL_DTYPE_F16, KEEL_DTYPE_Q4_0); // K and V have different dtypes
-    // a backend may refuse the last size
+    // a backend may refuse the largest size
     for (const int64_t dim : {288, 384, 511, 513, 1000, 1056})
         both(dim, KEEL_DTYPE_F32, KEEL_DTYPE_F32);
     uneven.v_head_dim = 512;
     attention_case(suite, {.m = 3, .group = 2, .cache = uneven});
-    // In this case the slots are split into parts.
+    // A case in which the slots are split into parts.
     attention_case(suite,
                    {.m = 1, .group = 2, .cache = spare_cache({1500}, 64, 512, KEEL_DTYPE_F16)});
 }
@@ -247,7 +247,7 @@ void dtype_grid(Suite &suite) {
             }
         }
     }
-    // Wide heads (Gemma has 256 elements), and sizes near 256.
+    // Tests wide heads (Gemma has 256 elements), and sizes near 256.
     for (const keel_dtype dtype : cache_dtypes) {
         for (const int64_t dim : {160, 224, 256}) {
             if (suite.quick() && dim != 256) continue;
@@ -348,7 +348,7 @@ void odd_values(Suite &suite) {
                                .bad_k = std::nanf("")});
     }
     // The values of slots that a row does not see must not change the row's result. A row does not
-    // see a slot that is later than the row or outside its window.
+    // see a slot after the row's own position or outside of the row's window.
     for (const float bad : {std::nanf(""), INFINITY}) {
         for (const keel_dtype v : {KEEL_DTYPE_F32, KEEL_DTYPE_F16}) {
             for (const uint64_t features :
@@ -364,7 +364,8 @@ void odd_values(Suite &suite) {
             }
         }
     }
-    // Logits of several hundred: exp would overflow if the kernel did not subtract the maximum.
+    // Tests logits of several hundred: exp would overflow if the kernel did not subtract the
+    // maximum.
     attention_case(suite,
                    {.m = 9, .group = 2, .cache = spare_cache({140, 33}, 16), .spread = 60.0F});
     attention_case(suite,
@@ -481,7 +482,7 @@ void capped_and_windowed(Suite &suite) {
         scores_case(suite,
                     {.m = 0, .group = 2, .cache = spare_cache({20, 26}, 16), .features = features});
     }
-    // Windows that hide no slot, whole tiles of slots, or all slots.
+    // Tests windows that hide no slot, whole tiles of slots, or all slots.
     const uint64_t window = KEEL_SCORES_CAUSAL | KEEL_SCORES_WINDOW;
     for (const int64_t size : {0, 1, 33, 100, 1000})
         for (const int64_t m : {1, 2, 40})
@@ -537,7 +538,7 @@ void attention_scores_cases(Suite &suite) {
                             .features = features,
                             .ranges = {0, 2, 5, 1000}});
     }
-    // Ranges that exclude whole tiles of slots.
+    // Tests ranges that exclude whole tiles of slots.
     for (const keel_reduce queries : {KEEL_REDUCE_SUM, KEEL_REDUCE_MAX})
         for (const int64_t m : {1, 40})
             scores_case(suite,

@@ -11,12 +11,13 @@
 namespace keel::conformance {
 namespace {
 
-// The bounds of the extension's header.
+// Returns the error bound that the extension's header gives for a dtype.
 double dense_bound(keel_dtype dtype) {
     return dtype == KEEL_DTYPE_F16 ? 2e-3 : dtype == KEEL_DTYPE_BF16 ? 1e-2 : 1e-5;
 }
 
-// A backend's table of the extension. NULL functions if it is not served.
+// Returns a backend's table of the extension. If the backend does not have the extension, the
+// functions in the table are NULL.
 keel_dense dense_table(const keel_plugin &plugin) {
     keel_dense table = {};
     const void *theirs =
@@ -49,7 +50,7 @@ class DenseChecker {
             return fail("the reference refuses: " + oracle_.error());
         compare(d, mine, theirs, {{d.out, "out"}, {d.lse, "lse"}});
         if (mine_.backward == nullptr) return;
-        // Backward of all sides reads what the reference's forward wrote.
+        // On all sides, backward reads the results of the reference's forward.
         for (const int place : {d.out, d.lse})
             d.scene.tensors[static_cast<size_t>(place)].image = theirs.read(place);
         Stage mine_back(subject_, d.scene, {}), theirs_back(oracle_, d.scene, {});
@@ -152,7 +153,7 @@ class DenseChecker {
                 return fail(fmt::format("{} is refused, and yet tensor {} was written", what, i));
     }
 
-    // Results within the bound, all other bytes unchanged.
+    // Checks that results are within the bound, and that all other bytes are unchanged.
     void compare(const DenseScene &d, Stage &mine, Stage &theirs,
                  const std::vector<Named> &results) {
         for (size_t i = 0; i < d.scene.tensors.size(); ++i) {
@@ -164,7 +165,7 @@ class DenseChecker {
             if (result != results.end())
                 compare_values(d.s, t, result->name, t.values_of(got),
                                t.values_of(theirs.read(place)));
-            if (result != results.end()) // only the bytes around the elements
+            if (result != results.end()) // compares only the bytes around the elements
                 for (int64_t r = 0; r < t.rows() && t.elements() > 0; ++r)
                     std::copy_n(t.image.begin() + static_cast<int64_t>(t.row_offset(r)),
                                 t.row_bytes(), got.begin() + static_cast<int64_t>(t.row_offset(r)));
@@ -190,7 +191,7 @@ class DenseChecker {
                                     got[i], want[i]));
         }
     }
-    // The same bytes from a context with one worker.
+    // Checks that a context with one worker gives the same bytes.
     void compare_alone(const DenseScene &d, Stage &forward, Stage &backward,
                        const std::vector<Named> &results) {
         Stage stage(alone_, d.scene, {});
@@ -287,7 +288,7 @@ void feature_cases(DenseChecker &check) {
                    .before = -1,
                    .after = 0});
     }
-    // A window so far back that whole blocks of keys are hidden at both ends.
+    // A window that is so far back that whole blocks of keys are hidden at both ends.
     check.run({.rows = 150, .keys = 200, .features = with_window, .before = 10, .after = 70});
     check.run({.rows = 150, .keys = 90, .features = with_window | with_causal, .before = 5});
     check.run({.rows = 9, .keys = 70, .features = with_dropout, .dropout = 0});
@@ -322,7 +323,7 @@ void memory_cases(DenseChecker &check) {
         check.run({.rows = 40, .keys = 75, .features = features, .large = true});
     for (const uint64_t features : {uint64_t{0}, with_causal, with_dropout, with_mask | with_sink})
         check.run({.rows = 20, .keys = 70, .heads = 2, .features = features, .dead_rows = true});
-    // Without mask and window, some results are NaN and others are not.
+    // Without mask and window, some results are NaN and some are not.
     for (const uint64_t features :
          {with_mask, with_mask | with_causal | with_dropout, with_causal, with_causal | with_window,
           with_mask | with_sink | with_softcap})

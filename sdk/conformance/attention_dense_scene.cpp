@@ -8,11 +8,12 @@
 namespace keel::conformance {
 namespace {
 
-// A tensor of 0xFF with this order of dimensions in memory.
+// Makes a tensor of bytes 0xFF with this order of dimensions in memory.
 Tensor in_order(keel_dtype dtype, const std::vector<int64_t> &shape, Order order) {
     if (order == Order::plain || shape.size() != 4) return blank(dtype, shape);
     if (order == Order::gaps) return blank(dtype, shape, {3, 1});
-    Tensor t = blank(dtype, {shape[0], shape[1], shape[2], 3 * shape[3]}); // large enough
+    // this is large enough for all orders
+    Tensor t = blank(dtype, {shape[0], shape[1], shape[2], 3 * shape[3]});
     t.shape = shape;
     const auto row = static_cast<int64_t>(t.row_bytes());
     const int64_t batch = shape[0], tokens = shape[1], heads = shape[2];
@@ -30,8 +31,8 @@ Tensor dense_tensor(Rng &rng, keel_dtype dtype, const std::vector<int64_t> &shap
     return t;
 }
 
-// Rows whose dot products, times the scale, are +-10,000 plus a multiple of 1/4. All are exact in
-// f32 and in f16.
+// Makes rows whose dot products, times the scale, are +-10,000 plus a multiple of 1/4. All these
+// numbers are exact in f32 and in f16.
 Tensor large_logit_rows(Rng &rng, keel_dtype dtype, const std::vector<int64_t> &shape, Order order,
                         bool queries) {
     Tensor t = in_order(dtype, shape, order);
@@ -44,7 +45,8 @@ Tensor large_logit_rows(Rng &rng, keel_dtype dtype, const std::vector<int64_t> &
     return t;
 }
 
-// One struct in a page, at whose end reading faults, as its own peer or as a newer peer wrote it.
+// Puts one struct at the end of a page; reading after the page crashes. `longer`: the struct is
+// that of a newer peer.
 template <class T> T *guarded_struct(GuardedPage &page, T value, bool longer) {
     const auto size = static_cast<uint32_t>(sizeof(T) + (longer ? 64 : 0));
     auto *at = static_cast<unsigned char *>(page.last(size));
@@ -105,7 +107,7 @@ DenseScene::DenseScene(const DenseShape &shape, Rng &rng) : s(shape) {
     if ((s.features & KEEL_DENSE_MASK) != 0) {
         Tensor t = blank(KEEL_DTYPE_U8, pairs, {one ? 5 : 0, 0});
         for (int64_t r = 0; r < t.rows(); ++r)
-            for (int64_t j = 0; j < s.keys; ++j) // every fourth row is fully masked
+            for (int64_t j = 0; j < s.keys; ++j) // masks every fourth row fully
                 t.image[t.row_offset(r) + static_cast<uint64_t>(j)] =
                     r % 4 != 3 && j % 5 != 4 && rng() % 3 != 0 ? 1 + rng() % 255 : 0;
         mask = scene.add(std::move(t));
@@ -114,7 +116,8 @@ DenseScene::DenseScene(const DenseShape &shape, Rng &rng) : s(shape) {
     if (s.hidden_nan) hide_nan();
 }
 
-// The first element of every third query becomes -infinity, and that of every key positive.
+// Sets the first element of every third query to -infinity, and the first element of every key to a
+// positive number.
 void DenseScene::kill_rows() {
     const auto change = [&](int place, int64_t step, auto value_of) {
         Tensor &t = scene.tensors[static_cast<size_t>(place)];
@@ -128,8 +131,8 @@ void DenseScene::kill_rows() {
     change(k, 1, [](double x) { return std::abs(x) + 0.5; });
 }
 
-// The mask hides the keys 4, 9, ... from all queries, and all keys from the queries 3, 7, ... (if
-// rows is a multiple of 4).
+// The mask hides the keys 4, 9, ... from all queries. It hides all keys from the queries 3, 7, ...
+// (if rows is a multiple of 4).
 void DenseScene::hide_nan() {
     const auto spoil = [&](int place, int64_t step, int64_t first) {
         Tensor &t = scene.tensors[static_cast<size_t>(place)];

@@ -11,9 +11,9 @@ namespace keel::conformance {
 // Orders of the dimensions [batch, tokens, heads, dim] in memory.
 enum class Order {
     plain,      // without gaps
-    gaps,       // gaps after rows of each dimension, and a first element that is not aligned
+    gaps,       // gaps after the rows of each dimension, and a first element that is not aligned
     head_major, // [batch, heads, tokens, dim]
-    packed,     // tokens three times as far apart, as in one tensor of q, k and v
+    packed,     // tokens are three times as far apart, as in one tensor of q, k and v
     token_major // [tokens, batch, heads, dim]
 };
 
@@ -21,25 +21,28 @@ enum class Order {
 struct DenseShape {
     int64_t batch = 1, rows = 9, keys = 9, heads = 2, kv_heads = 1, dim = 32, v_dim = 32;
     uint64_t features = 0;
-    keel_dtype dtype = KEEL_DTYPE_F32;   // of q, k, v, and d_out
-    keel_dtype results = KEEL_DTYPE_F32; // of out and the gradients
+    keel_dtype dtype = KEEL_DTYPE_F32;   // dtype of q, k, v, and d_out
+    keel_dtype results = KEEL_DTYPE_F32; // dtype of out and of the gradients
     Order order = Order::plain;
-    int64_t before = 3, after = 2; // the window
+    int64_t before = 3, after = 2; // the window before and after a query
     float dropout = 0.3F;
-    bool spread_pairs = false; // bias and mask are the same for all batches and heads
-    bool large = false;        // logits of about +-10,000, exact in f32
-    bool dead_rows = false;    // every third query has logits of -infinity only
-    bool hidden_nan = false;   // NaN in rows of q, k, v and d_out that the mask hides or causal may
+    bool spread_pairs = false; // true: bias and mask are the same for all batches and heads
+    bool large = false;        // true: logits of about +-10,000, exact in f32
+    bool dead_rows = false;    // true: all logits of every third query are -infinity
+    // true: NaN in rows of q, k, v and d_out that the mask hides, or that KEEL_DENSE_CAUSAL can
+    // hide
+    bool hidden_nan = false;
 
     float scale() const;
 };
 std::string name_of(const DenseShape &s);
 
-// The tensors of a case, named by their index in the scene, and the calls on a side.
+// The tensors of a case, and the calls on a side. A tensor is named by its index in the scene.
 struct DenseScene {
     DenseScene(const DenseShape &shape, Rng &rng);
-    // Run a pass on the tensors of a stage. `change` may spoil the arguments before the call.
-    // longer: the structs come from a newer peer, with more bytes of any content.
+    // The next functions run a pass on the tensors of a stage. `change` can make the arguments
+    // invalid before the call. If `longer` is true, the structs come from a newer peer, so they
+    // have more bytes, with arbitrary content.
     using ChangeForward = std::function<void(keel_dense_attention &, keel_dense_outputs &)>;
     using ChangeBackward = std::function<void(keel_dense_attention &, keel_dense_gradients &)>;
     keel_status forward(const keel_dense &table, Stage &stage, bool longer,

@@ -243,7 +243,7 @@ class Check {
         compare(s, number, p.scene, p.cache.v, "v", together, apart, 0);
         compare(s, number, p.scene, p.cache.positions, "positions", together, apart, 0);
         if (s.only_append) return;
-        // Both results are within the op's bound of the true value. Keys may be rounded
+        // Both results are within the op's bound of the true value. The two calls can round keys
         // differently, which adds an error.
         compare(s, number, p.scene, p.out, "out", together, apart, 2e-5 + rounding_of(s.k));
         compare(s, number, p.scene, p.lse, "lse", together, apart, 2e-5 + rounding_of(s.k));

@@ -102,7 +102,7 @@ void append_cases(Suite &suite) {
                     {.m = 3, .cache = cache_of({3, 19}, 16, dim, KEEL_DTYPE_F16, KEEL_DTYPE_F32)});
     append_case(suite, {.m = 6,
                         .cache = cache_of({2, 8}, 16, 32, KEEL_DTYPE_F32,
-                                          KEEL_DTYPE_F32)}); // negative slots
+                                          KEEL_DTYPE_F32)}); // tokens whose slots are negative
     append_case(suite, {.m = 0, .cache = cache_of({2, 8}, 16, 32, KEEL_DTYPE_F32, KEEL_DTYPE_F32)});
 }
 
@@ -111,7 +111,7 @@ void append_cases(Suite &suite) {
 struct QkvShape {
     int64_t m = 3, group = 2;
     CacheShape cache;
-    int64_t rot = 0; // 0: the size of the head
+    int64_t rot = 0; // 0: the whole head is rotated
     uint64_t features = 0;
     keel_rope_mode mode = KEEL_ROPE_HALF_SPLIT;
     keel_dtype a = KEEL_DTYPE_F32;
@@ -375,7 +375,7 @@ void rerotate_cases(Suite &suite) {
                           source, 0, 20);
         }
     }
-    for (const auto &[begin, end] : {std::pair(-3, 5), {9, 4}}) // empty and invalid ranges
+    for (const auto &[begin, end] : {std::pair(-3, 5), {9, 4}}) // tests empty and invalid ranges
         rerotate_case(suite, cache_of({20, 33}, 16, 32, KEEL_DTYPE_F32, KEEL_DTYPE_F32), 32,
                       KEEL_ROPE_HALF_SPLIT, false, begin, end);
 }

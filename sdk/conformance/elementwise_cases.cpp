@@ -19,7 +19,7 @@ void gate_case(Suite &suite, int64_t m, int64_t n, keel_dtype a, uint64_t featur
         keel_dtype_name(a), features, layout.gap, layout.shift, in_place, with_up, spread, bad);
     c.may_refuse = layout.gap != 0 || layout.shift != 0;
     Tensor gate = random_tensor(rng, a, {m, interleaved ? 2 * n : n}, layout, spread);
-    if (interleaved) { // only `gate` has this spread
+    if (interleaved) { // the values of `gate` have this spread; other tensors do not
         std::vector<double> values = gate.values();
         for (size_t i = 1; i < values.size(); i += 2) values[i] /= static_cast<double>(spread);
         gate.set({values.begin(), values.end()});

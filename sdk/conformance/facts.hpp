@@ -48,7 +48,7 @@ void check_times(Facts &facts, const Library &library, Side &side);
 void check_later_reads(Facts &facts, const Library &library, Side &side);
 
 // Creates a context with the host that `host` points to, and returns the status of ctx_create. If
-// the context was created, it is used once and destroyed.
+// ctx_create succeeds, the function uses the context once and destroys it.
 keel_status try_host(Facts &facts, const Library &library, const Params &params,
                      const keel_host *host, const std::string &what);
 

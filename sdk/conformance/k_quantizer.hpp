@@ -9,9 +9,9 @@
 
 namespace keel::test {
 
-// Makes blocks of q4_k, q5_k and q6_k that are near given values. It derives each scale from the
-// range of its group, without the search that llama-quantize makes. `count` is a multiple of 256. A
-// block with a value that is not finite decodes to NaN.
+// Makes blocks of q4_k, q5_k and q6_k whose values are near the given values. It derives each scale
+// from the range of its group. (llama-quantize searches for a better scale.) `count` is a multiple
+// of 256. A block with a value that is not finite decodes to NaN.
 class KQuantizer {
   public:
     static void quantize(keel_dtype dtype, const float *x, size_t count, uint8_t *out) {

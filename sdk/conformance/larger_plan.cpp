@@ -7,7 +7,7 @@ namespace {
 
 int64_t larger(int64_t n) { return 2 * n + 1; }
 
-// Enlarges a dimension and the strides of the dimensions outside it.
+// Enlarges a dimension, and the strides of the dimensions outside of it.
 void grow_dimension(keel_tensor &own, uint32_t dim) {
     const int64_t more = larger(own.shape[dim]) - own.shape[dim];
     int64_t bytes =

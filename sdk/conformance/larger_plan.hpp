@@ -10,13 +10,13 @@
 namespace keel::conformance {
 
 // Makes a template for op_plan from the args of a call. A later call may differ from its plan in
-// some numbers (backend.h). The template is larger in all of them: more tokens, slots, blocks and
-// ranges with larger strides, a larger max_length, and a larger difference of begin and end. It has
-// no buffers and no offsets. If an op has none of these numbers, it is planned with the args of the
-// call.
+// some numbers (backend.h). In the template, all these numbers are larger: more tokens, slots,
+// blocks and ranges with larger strides, a larger max_length, and a larger difference of begin and
+// end. The template has no buffers and no offsets. If an op has none of these numbers, it is
+// planned with the args of the call.
 class LargerPlan {
   public:
-    // `args` is the whole args struct of the op. It must exist longer than this object.
+    // `args` is the whole args struct of the op. It must outlive this object.
     LargerPlan(keel_op op, const void *args);
     LargerPlan(const LargerPlan &) = delete;
     LargerPlan &operator=(const LargerPlan &) = delete;
@@ -43,7 +43,7 @@ class LargerPlan {
     std::deque<keel_kv_view> views_;
     std::deque<keel_scores> scores_;
     std::vector<const keel_tensor *> sides_;
-    // If two args share a view in the call, they also share it in the plan.
+    // If two args share a view in the call, they also share a view in the plan.
     std::map<const keel_tensor *, const keel_tensor *> grown_;
     std::map<const keel_kv_view *, const keel_kv_view *> grown_views_;
 };

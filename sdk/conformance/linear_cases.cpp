@@ -10,8 +10,7 @@ namespace {
 constexpr keel_dtype weight_dtypes[] = {KEEL_DTYPE_F32, KEEL_DTYPE_F16, KEEL_DTYPE_BF16,
                                         KEEL_DTYPE_Q8_0, KEEL_DTYPE_Q4_0};
 
-// The dtypes that only weights have. A dtype is tested if the backend says that it supports the
-// dtype.
+// The dtypes that only weights have. Such a dtype is tested if the backend's info lists it.
 constexpr keel_dtype k_dtypes[] = {KEEL_DTYPE_Q4_K, KEEL_DTYPE_Q5_K, KEEL_DTYPE_Q6_K};
 
 bool is_block(keel_dtype t) { return keel_dtype_block(t) > 1; }
@@ -24,7 +23,7 @@ struct MatmulShape {
     int sources = 0; // 0: W is a plain tensor
     keel_join join = KEEL_JOIN_ROWS;
     uint32_t use = KEEL_USE_MATMUL;
-    float bad = 0; // a NaN or an infinity that is put into x and W; 0: none
+    float bad = 0; // a NaN or an infinity that is put into x and W; 0: only finite values
 };
 
 std::string name_of(const MatmulShape &s) {
@@ -131,8 +130,8 @@ void matmul_grid(Suite &suite) {
             if (quick && m == 65) continue;
             matmul_case(suite, {m, n, k, w, KEEL_DTYPE_F32, KEEL_DTYPE_F32, 0, {}, 1});
         }
-        // Rows that are longer than the rows that a backend may keep in f32, for few and many rows
-        // of x, and with accumulation.
+        // Some backends keep rows of x in f32 only up to a certain length. These rows are longer.
+        // They are tested for few and many rows of x, and with accumulation.
         constexpr keel_dtype f32 = KEEL_DTYPE_F32;
         for (const int64_t m : {1, 6, 3, 9, 22}) {
             if (quick && m % 3 == 0 && m != 6) continue;

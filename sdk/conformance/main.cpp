@@ -1,6 +1,6 @@
-// keel_conformance PLUGIN checks whether a backend does what the headers say. It compares each op
-// with the core's reference backend, within the error bounds of the op headers. It also tests the
-// rest of the interface: invalid calls, older and newer peers, threads, leaks.
+// keel_conformance PLUGIN checks whether a backend does what the headers require. It compares each
+// op with the core's reference backend, within the error bounds of the op headers. It also tests
+// the rest of the interface: invalid calls, older and newer peers, threads, leaks.
 #include "conformance/attention_dense.hpp"
 #include "conformance/batched_decode.hpp"
 #include "conformance/protocol.hpp"

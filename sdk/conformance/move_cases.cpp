@@ -86,8 +86,8 @@ void softmax_cases(Suite &suite) {
     }
 }
 
-// Returns a tensor in which each block has a value that the block type can just hold, or can no
-// longer hold.
+// Returns a tensor of blocks whose values are near the limit of the block type. The block type can
+// hold some of them, and cannot hold the others.
 Tensor hard_for_blocks(Rng &rng, int64_t rows) {
     const float odd[] = {std::nanf(""), INFINITY, -INFINITY, 3e38F,
                          -9e6F,         1e-41F,   0.0F,      65504.0F * 120};

@@ -49,7 +49,7 @@ void keys_case(Suite &suite, const KeysShape &s) {
     const int out = c.scene.add(blank(KEEL_DTYPE_F32, out_shape, {2, 0}));
     const TableSpec tables = rotates ? add_tables(c.scene, 90, s.dim / 2 * 2, s.mode) : TableSpec{};
     c.outputs = {{out, 4e-6}};
-    if (rotates && projects) { // an element's own bound: |k| * (|cos| + |sin|)
+    if (rotates && projects) { // the bound for one element: |k| * (|cos| + |sin|)
         const Tensor &cos = c.scene.tensors[tables.cos];
         const std::vector<double> cosines = cos.values();
         const std::vector<double> sines = c.scene.tensors[tables.sin].values();

@@ -59,7 +59,7 @@ void check_leaks(Facts &facts, const Library &library, const Params &params,
     Side subject(library, params);
     Side oracle(reference, {});
     sample(facts, subject, oracle, options,
-           55); // the first round does not count, because the backend may keep scratch memory
+           55); // the first round does not count, because the backend can keep scratch memory
     const uint64_t held = subject.bytes_held();
     const uint64_t live = subject.host().live_allocations();
     for (int i = 0; i < 3; ++i) sample(facts, subject, oracle, options, 55);

@@ -1,4 +1,4 @@
-// Checks draft extensions of backends that have them: recorded steps and times of ops.
+// Checks draft extensions, for backends that have them: recorded steps and times of ops.
 #include "conformance/facts.hpp"
 
 #include <keel/ext/draft/read_later.h>
@@ -51,7 +51,7 @@ class Sum {
         args.b = &tensors_[1];
         return side_.table().add(side_.ctx(), &args);
     }
-    // Copies x to y. For this op, some backends pass large parameters.
+    // Copies x to y. For this op, some backends pass large parameters to the kernel.
     keel_status copy() {
         keel_move_args args = {};
         args.h = KEEL_HEADER(keel_move_args);
@@ -116,7 +116,7 @@ void check_recordings(Facts &facts, const Library &library, Side &side) {
         facts.expect(sum.x() == 1, "replay: what is recorded runs before it is submitted");
         facts.expect(replay.submit(side.ctx(), step) == KEEL_OK, "replay: submit fails");
         facts.expect(sum.x() == 5, "replay: the recorded ops give something else");
-        // The step is submitted between writes, which run in the order of the stream. It is
+        // The step is submitted between writes, which run in the order of the stream. The step is
         // submitted a second time before the first submission has run.
         sum.write(1, 10);
         replay.submit(side.ctx(), step);
@@ -141,7 +141,8 @@ void check_recordings(Facts &facts, const Library &library, Side &side) {
                      "replay: end without begin is not INVALID_ARG");
         facts.expect(sum.call() == KEEL_OK && sum.x() == 825,
                      "replay: ops are not queued again after it");
-        // Many ops of two kinds. Each needs the result of the previous op: x = x + y, y = x.
+        // Tests many ops of two kinds, x = x + y and y = x. Each op needs the result of the
+        // previous op.
         sum.write(0, 1);
         sum.write(1, 1);
         replay.begin(side.ctx());
@@ -241,8 +242,8 @@ void check_later_reads(Facts &facts, const Library &library, Side &side) {
         facts.expect(first == KEEL_OK && later.finish(side.ctx(), number[0], &value) == KEEL_OK &&
                          value == 1,
                      "read later: the first start fails, or its bytes are others");
-        // Each read must see the work that was queued before it, and no work that was queued after
-        // it, with and without a flush in between.
+        // Each read must see the work that was queued before it. It must not see work that was
+        // queued after it. This is tested with and without a flush in between.
         sum.call();
         facts.expect(start(number[0]) == KEEL_OK && number[0] != 0, "read later: start fails");
         sum.call();
@@ -268,8 +269,8 @@ void check_later_reads(Facts &facts, const Library &library, Side &side) {
         facts.expect(start(number[0], 4 * Sum::n - 2, 4) == KEEL_E_INVALID_ARG &&
                          start(number[0], UINT64_MAX - 1, 4) == KEEL_E_INVALID_ARG,
                      "read later: bytes beyond the buffer are not INVALID_ARG");
-        // Starts the largest allowed number of reads. They are given up and started again while the
-        // first ones are still pending.
+        // Starts the largest allowed number of reads. Then discards them and starts new reads,
+        // while the first reads are still pending.
         for (int round = 0; round < 3; ++round) {
             for (uint32_t i = 0; i < KEEL_READ_LATER_MOST; ++i) {
                 sum.call();

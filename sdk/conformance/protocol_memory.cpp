@@ -74,7 +74,7 @@ void check_buffers(Facts &facts, Side &side) {
         for (size_t i = 0; i < size; ++i) data[i] = static_cast<uint8_t>(i * 7 + 1);
         std::vector<uint8_t> source = data;
         t.buffer_write(side.ctx(), buffer, 0, source.data(), size);
-        // buffer_write must have copied the source
+        // buffer_write must have copied the source before it returned
         std::fill(source.begin(), source.end(), uint8_t{0});
         t.buffer_write(side.ctx(), buffer, size / 2, data.data(), size / 3);
         std::memcpy(data.data() + size / 2, std::vector<uint8_t>(data).data(), size / 3);
@@ -172,7 +172,7 @@ void check_stream(Facts &facts, Side &side) {
                  "add with args at the end of a page is wrong");
     facts.expect(adds(side, 100, KEEL_PREFIX(keel_elementwise_args, out), guard),
                  "add with args of an older peer is wrong");
-    // A chain of ops with writes in between. Each op needs the result of the previous op.
+    // Tests a chain of ops with writes in between. Each op needs the result of the previous op.
     float value = 1.0F;
     keel_buffer *buffer = side.upload(&value, 4);
     keel_tensor x = {};

@@ -162,7 +162,7 @@ namespace {
 
 // Calls create() with the description of an older peer, and with a description of another major
 // version. The older description ends after `size` bytes, at the end of a page. The plugin may
-// refuse it. If the plugin reads after its end, the program crashes.
+// refuse it. If the plugin reads after the end of the description, the program crashes.
 template <class Desc, class Create>
 void check_description(Facts &facts, const char *name, const Desc &desc, uint32_t size,
                        const Create &create) {

@@ -72,7 +72,7 @@ void rope_cases(Suite &suite) {
         c.may_refuse = s.layout.gap != 0 || s.layout.shift != 0;
         const int x_at = c.scene.add(std::move(x));
         const TableSpec tables = add_tables(c.scene, 61, s.rot, mode);
-        // Positions that are larger than the tables wrap around.
+        // Tests positions that are larger than the tables. They wrap around.
         const int positions =
             add_positions(c.scene, rng, s.m, s.kv_heads, s.per_head, s.m % 2 == 0 ? 61 : 1000);
         const int out =

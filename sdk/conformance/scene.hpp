@@ -24,8 +24,8 @@ struct WeightSpec {
     uint32_t max_m = 1;
 };
 
-// The inputs of one case, which are the same for both sides. A tensor, a cache or a weight is
-// referred to by its index.
+// The inputs of one case, which are the same for both sides. Tensors, caches and weights are
+// identified by their indices.
 struct Scene {
     std::vector<Tensor> tensors;
     std::vector<CacheSpec> caches;
@@ -53,13 +53,13 @@ struct CacheShape {
 // head's length and unused blocks contain NaN.
 int add_cache(Scene &scene, Rng &rng, const CacheShape &shape);
 
-// Different ways to pass the args of a call. None of them may change the result.
+// Different ways to pass the args of a call. All ways must give the same result.
 struct Manner {
     bool planned = false; // true: op_plan is called first, and the op is called with its plan
     // True: the args come from a newer peer, so they have more bytes, with arbitrary content.
     bool longer = false;
     uint64_t more_features = 0; // feature bits that the callee does not know
-    // true: the plan is made with larger args than those of the call (LargerPlan)
+    // true: the args of the plan are larger than the args of the call (LargerPlan)
     bool larger = false;
 };
 
@@ -80,8 +80,8 @@ class Stage {
     weight(int place);
     Side &side() { return side_; }
 
-    // Plans the op if the manner says so, then calls it. The args end at the end of a page, so that
-    // reading after their end crashes.
+    // Plans the op if manner_.planned is true, then calls it. The args end at the end of a page. So
+    // the program crashes if a backend reads after their end.
     template <typename Args> keel_status run(keel_op op, Args args) {
         return run_bytes(op, &args, sizeof(Args));
     }
@@ -119,8 +119,8 @@ class GuardedPage {
     ~GuardedPage();
     GuardedPage(const GuardedPage &) = delete;
     GuardedPage &operator=(const GuardedPage &) = delete;
-    // Returns `bytes` bytes that end at the guard page. If 8-byte alignment does not allow this,
-    // they end as near before the guard page as possible.
+    // Returns `bytes` bytes that end at the guard page. The bytes are aligned to 8 bytes. If this
+    // leaves a gap before the guard page, the gap is as small as possible.
     void *last(uint64_t bytes);
 
   private:

@@ -10,11 +10,11 @@
 
 namespace keel::conformance {
 
-// Thrown if the backend cannot be tested, or if the request is impossible. `why` is the message for
-// the user.
+// Thrown if the backend cannot be tested, or if the user's request is impossible. `why` is the
+// message for the user.
 struct Unusable {
     std::string why;
-    // True: this machine does not have something that the request needs, so the test is skipped.
+    // True: this machine does not have something that the request needs. Then the test is skipped.
     bool not_here = false;
 };
 
@@ -39,7 +39,7 @@ using Params = std::map<std::string, std::string>;
 // the backend's table.
 class Side {
   public:
-    // The library must exist longer than this object.
+    // The library must outlive this object.
     Side(const Library &library, const Params &params, uint32_t workers = 2);
     Side(Library &&, const Params &, uint32_t = 2) = delete;
     ~Side();

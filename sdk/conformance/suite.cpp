@@ -9,8 +9,8 @@
 namespace keel::conformance {
 namespace {
 
-// Returns the additional difference that rounding to the dtype may cause, if two results differ by
-// less than one rounding step before.
+// Returns the difference that rounding to the dtype can add to two results. Before the rounding,
+// the results differ by less than one rounding step.
 double rounding_of(keel_dtype dtype, double value, double block_peak) {
     switch (dtype) {
     case KEEL_DTYPE_F16: return std::fabs(value) / 1024 + 6e-8;
@@ -106,7 +106,7 @@ void Suite::check(Case &&c) {
     const int64_t number = number_;
     c.name = fmt::format("{} case {} seed {}: {}", op_name(op_), number, options_.seed, c.name);
     ++report_.cases;
-    // These manners alternate, so that each of them is tested with many shapes.
+    // These manners alternate. So each manner is tested with many shapes.
     check_in(c, {.planned = number % 2 == 0, .longer = number % 3 == 0, .larger = number % 4 == 0});
     if (number % 16 == 5)
         check_unknown_feature(c, uint64_t{1} << (number % 3 == 0 ? 63 : number % 3 == 1 ? 32 : 20));

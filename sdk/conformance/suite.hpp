@@ -9,7 +9,7 @@
 
 namespace keel::conformance {
 
-// A tensor that an op writes, and its error bound. The bounds are those of the op's header and
+// A tensor that an op writes, and its error bound. The bounds are those of the op's header. They
 // apply to |y - reference| / (1 + s). A bound of 0 means that the result must be exact.
 struct Output {
     int tensor = none;
@@ -17,7 +17,7 @@ struct Output {
     double fast_bound = 0; // bound for kernels whose name contains "fast"; 0: `bound` applies
     // True: the tensor has a quantized or 16-bit dtype, whose rounding error is added to the bound.
     bool is_cache = false;
-    // True: s is the sum of the magnitudes of the terms. It is computed by running the op on
+    // True: s is the sum of the magnitudes of the terms. The suite computes s by running the op on
     // absolute values (Case::absolute).
     bool term_sums = false;
 };
@@ -62,8 +62,8 @@ class Suite {
 
     void begin(keel_op op); // sets the op of the following cases
     // Returns true if the next case should run. Each case must call this function first. The
-    // function also seeds the random generator, so that a case does not depend on which other cases
-    // run.
+    // function also seeds the random generator. So the values of a case do not depend on the cases
+    // that ran before.
     bool next();
     Rng &rng() { return rng_; }
     bool quick() const { return options_.quick; }
@@ -73,7 +73,7 @@ class Suite {
     std::vector<keel_dtype> activations() const;
 
     void check(Case &&c);
-    // Checks a call that the op headers forbid: the plan or the call must refuse it, and must write
+    // Checks a call that the op headers forbid. The plan or the call must refuse it, and must write
     // nothing.
     void check_refused(Case &&c);
     void fail(const std::string &message);
@@ -81,7 +81,7 @@ class Suite {
 
   private:
     void check_in(const Case &c, Manner manner);
-    // Checks a call with a feature bit that no backend knows: both the plan and the call must
+    // Checks a call with a feature bit that no backend knows. Both the plan and the call must
     // refuse it, and must write nothing.
     void check_unknown_feature(const Case &c, uint64_t bit);
     void check_untouched(const Case &c, Stage &stage, const char *what);
@@ -112,7 +112,7 @@ void cache_cases(Suite &suite);
 void policy_input_cases(Suite &suite);
 void cases_of(Suite &suite, keel_op op);
 
-// Returns sizes of a dimension to test: all small sizes, each number of `blocking` with its two
+// Returns the sizes of a dimension to test: all small sizes, each number in `blocking` with its two
 // neighbours, and some primes.
 std::vector<int64_t> sizes(bool quick, std::initializer_list<int64_t> blocking, int64_t lanes);
 // Returns the outer strides and misalignments to test with elementwise and row ops.

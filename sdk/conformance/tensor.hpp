@@ -8,8 +8,8 @@
 
 namespace keel::conformance {
 
-// The generator SplitMix64 (Steele, Lea, Flood 2014). With the engine and the distribution of the
-// standard library, generating values took half of the run time.
+// The generator SplitMix64 (Steele, Lea, Flood 2014). It is used because the engine and the
+// distribution of the standard library took half of the run time.
 class Rng {
   public:
     using result_type = uint64_t;
@@ -44,8 +44,9 @@ struct Layout {
 };
 
 // A tensor of a case, as the bytes of its whole buffer on the host. Margins, gaps and outputs
-// contain the bytes 0xFF, which are a NaN in every float type and -1 in i32. So a read outside the
-// elements changes results, and a write outside the elements is detected.
+// contain the bytes 0xFF, which are a NaN in every float type and -1 in i32. So if an op reads
+// outside of the elements, the result changes. If an op writes outside of the elements, the suite
+// detects it.
 struct Tensor {
     keel_dtype dtype = KEEL_DTYPE_F32;
     std::vector<int64_t> shape;
@@ -74,7 +75,8 @@ struct Tensor {
 };
 
 Tensor blank(keel_dtype dtype, std::vector<int64_t> shape, Layout layout = {});
-// Returns random values around 0 with the given spread. A few of them are tiny, zero or subnormal.
+// Returns random values around 0 with the given spread. A few of the values are tiny, zero or
+// subnormal.
 Tensor random_tensor(Rng &rng, keel_dtype dtype, std::vector<int64_t> shape, Layout layout = {},
                      float spread = 1.0F);
 Tensor integer_tensor(std::vector<int64_t> shape, const std::vector<int32_t> &values,

@@ -16,7 +16,7 @@ namespace keel::test {
 
 // A host for tests that does not need the core. It stores the log messages and errors of plugins,
 // counts their allocations, and runs parallel regions on plain threads. Each context needs its own
-// TestHost, which must exist longer than the context.
+// TestHost. The TestHost must outlive the context.
 class TestHost {
   public:
     explicit TestHost(uint32_t workers = 2) : workers_(workers) {
@@ -76,8 +76,8 @@ class TestHost {
     static void *KEEL_CALL alloc(const keel_host *host, uint64_t size, uint64_t align) {
         void *memory = nullptr;
         if (size > uint64_t{1} << 40)
-            // NULL without an attempt, because in sanitizer builds a failing allocation ends the
-            // process
+            // Returns NULL without an attempt, because in sanitizer builds a failing allocation
+            // ends the process.
             return nullptr;
         if (posix_memalign(&memory, std::max<uint64_t>(align, sizeof(void *)),
                            std::max<uint64_t>(size, 1)) != 0)

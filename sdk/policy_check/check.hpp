@@ -30,12 +30,12 @@ struct Report {
     }
 };
 
-// Check whether a policy or a budget allocator does what policy.h and allocator.h say. They call
-// the plugin's table with generated inputs, as a host would: lengths of 0 and 1, different lengths,
-// budgets above and below the length, ties, zeros and large numbers. Each call is made twice to
-// check that the result is the same. The checks also use two threads, older and newer hosts, and
-// guard bytes around the memory that the plugin may write. They do not check which slots are worth
-// keeping.
+// These functions check whether a policy or a budget allocator does what policy.h and allocator.h
+// require. They call the plugin's table with generated inputs, as a host would: lengths of 0 and 1,
+// different lengths, budgets above and below the length, ties, zeros and large numbers. Each call
+// is made twice to check that the result is the same. The checks also use two threads, older and
+// newer hosts, and guard bytes around the memory that the plugin may write. They do not check
+// whether the policy keeps useful slots.
 Report check_policy(const PluginLibrary &plugin, const ParamValues &params,
                     const std::vector<Model> &models, uint64_t seed);
 Report check_allocator(const PluginLibrary &plugin, const ParamValues &params,
@@ -86,7 +86,7 @@ template <typename T> class Guarded {
 };
 
 // A struct of the ABI as an older or newer host passes it: `size` bytes of the struct, then 64
-// bytes that are not part of it.
+// bytes that are not part of the struct.
 template <typename T> class OtherAge {
   public:
     OtherAge(const T &mine, uint32_t size) : bytes_(std::max<size_t>(size, sizeof(T)) + 64, 0xa5) {
@@ -106,8 +106,8 @@ template <typename T> class OtherAge {
     uint32_t size_ = 0;
 };
 
-// Returns true if `status` is KEEL_OK. Otherwise counts a refusal if the plugin gave a message. A
-// refusal without a message is a failure.
+// Returns true if `status` is KEEL_OK. Otherwise returns false, and counts a refusal if the plugin
+// gave a message. A refusal without a message is a failure.
 bool passed(Report &report, keel_status status, const std::string &what);
 
 } // namespace keel::policy_check

@@ -87,7 +87,7 @@ std::vector<AllocatorCase> AllocatorChecker::cases() const {
             {"large scores", same(80), 27, 4, 0, 1e30}};
 }
 
-// Returns the budgets, or nothing if the allocator refuses the call.
+// Returns the budgets. Returns an empty list if the allocator refuses the call.
 std::vector<int32_t> AllocatorChecker::ask(State &state, const AllocatorCase &of, float garbage,
                                            uint32_t size) {
     const int32_t longest = *std::max_element(of.lengths.begin(), of.lengths.end());

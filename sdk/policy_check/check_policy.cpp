@@ -60,7 +60,7 @@ class Inputs {
             default: return low + (high - low) * uniform(of.seed + salt, i);
             }
         };
-        // Each row has `width` numbers for each slot.
+        // In each row, a slot has `width` numbers.
         const auto slots = [&](const float *&member, uint64_t salt, size_t rows, size_t width,
                                double low, double high) {
             auto &array = arrays_.emplace_back(
@@ -373,7 +373,8 @@ void PolicyChecker::check_case(const PolicyCase &of) {
                of.name + ": slots beyond a head's length change the answer");
 }
 
-// Checks reset, fork, save and load by the decisions that the policy makes afterwards.
+// Checks reset, fork, save and load. For this, it compares the decisions that the policy makes
+// after these calls.
 void PolicyChecker::check_states(const PolicyCase &of) {
     PolicyCase later = of;
     later.seed += 1;
@@ -409,8 +410,8 @@ void PolicyChecker::check_states(const PolicyCase &of) {
                 expect(ask(*other, later) == ask(*state, later),
                        "a loaded state and the saved one disagree");
             }
-            // The saved bytes belong to another plugin. The policy may refuse or load them, but it
-            // must not crash.
+            // The saved bytes belong to another plugin. The policy may refuse or load the bytes,
+            // but it must not crash.
             const StatePtr third = make();
             if (third && size > 0)
                 passed(report_, table_.load(third->state, bytes.data(), size / 2),
@@ -492,7 +493,7 @@ void PolicyChecker::check_threads(const PolicyCase &of) {
         keel_policy_needs needs = {KEEL_HEADER(keel_policy_needs)};
         keel_policy_state *made = nullptr;
         {
-            static std::mutex init; // functions marked [init] must not run at the same time
+            static std::mutex init; // create calls into one plugin must not run at the same time
             const std::lock_guard lock(init);
             if (table_.create(host.table(), &geometry_.c, params_.data(), params_.size(), seed_,
                               &needs, &made) != KEEL_OK) {

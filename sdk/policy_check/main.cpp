@@ -1,5 +1,5 @@
-// keel_policy_check PLUGIN checks whether a policy or a budget allocator does what the headers say.
-// It calls the functions of the plugin's table as a host would.
+// keel_policy_check PLUGIN checks whether a policy or a budget allocator does what the headers
+// require. It calls the functions of the plugin's table as a host would.
 #include "base/error.hpp"
 #include "policy_check/check.hpp"
 

@@ -3,11 +3,11 @@
  * WHAT A PLUGIN IS. A plugin is a shared library that a pipeline file names. There are three
  * kinds: a backend computes (backend.h), a policy chooses the slots that a KV cache keeps
  * (policy.h), a budget allocator divides a cache budget over layers and heads (allocator.h). The
- * "core" is the program that loads the plugin: Keel itself, or a checker such as
- * keel_conformance. It is also called the host. The core opens the library, calls its one
- * exported function (plugin.h), and then calls the functions in the plugin's table. A plugin calls
- * the core through a keel_host (host.h). A "slot" of a table is one function pointer in it. (A slot
- * of a KV cache is something else: the place of one key and value. See kv.h.)
+ * "core" is the program that loads the plugin: Keel itself, or a checker such as keel_conformance.
+ * The core is also called the host. The core opens the library, calls its one exported function
+ * (plugin.h), and then calls the functions in the plugin's table. A plugin calls the core through a
+ * keel_host (host.h). A "slot" of a table is one function pointer in it. (A slot of a KV cache is
+ * something else: the place of one key and value. See kv.h.)
  *
  * A plugin includes only the headers in this folder. They are valid C11 and C++, they need only
  * <stddef.h> and <stdint.h>. A plugin does not link against Keel. Everything in these headers
@@ -32,21 +32,22 @@
  *    keel_emit(), which writes at most struct_size bytes.
  *  - Args structs: the caller writes the header. A callee treats members beyond struct_size as
  *    zero (see KEEL_HAS), and never reads beyond its own layout.
- *  - Arrays of structs are arrays of pointers, because the size of an element may grow.
+ *  - Arrays of structs are arrays of pointers, because the size of an element can grow.
  *
  * FEATURES. Args structs have a member `uint64_t features`. Each bit requests an optional behaviour
  * of the call. If a callee sees a bit that it does not know, it returns KEEL_E_UNSUPPORTED and does
  * nothing. So a callee never ignores a new behaviour.
  *
- * THREAD TAGS. Each function's comment has one of these tags:
- *   [init]  No other [init] call into the same plugin runs at the same time. [ctx] calls on
- *           other objects may run.
- *   [ctx]   The core makes one call at a time on an object. The calling thread may change from
- *           call to call. Calls on two objects may run at the same time, so a plugin must not
- *           have mutable global variables.
- *   [any]   Any thread may call it at any time, also while other calls run.
- *   [task]  It runs inside the body of a parallel_region (host.h). There, only [any] calls are
- *           allowed. A nested region is not allowed, nor any wait except at the region's barrier.
+ * THREADS. Each function's comment says which threads may call the function:
+ *   - "Thread: any thread." All threads may call the function at any time, also during other calls.
+ *   - "Thread: one call at a time on ..." names an object: a context, or the state of a policy. The
+ *     calling thread can change from call to call. Calls on two objects can run at the same time,
+ *     so a plugin must not have mutable global variables.
+ *   - "Thread: no other create call ..." Keel makes only one such call into a plugin at a time.
+ *     Calls on objects that already exist can run at the same time.
+ * Inside the body of a parallel_region (host.h), a plugin may only call functions with "Thread: any
+ * thread" and the region's barrier. A nested region is not allowed, and no wait except at the
+ * barrier.
  *
  * OWNERSHIP.
  *  - The side that created an object destroys it, through the same table.
@@ -62,9 +63,8 @@
  *
  * GROWTH. A new minor version adds members at the end of structs, each with a "since" note.
  * A number is never reused for another meaning. A new feature starts as an extension: a table with
- * a string name
- * such as "keel.name/1", in ext/draft/. The major version is part of the entry symbol's name.
- * While the major is 0, the ABI may still change between releases. */
+ * a string name such as "keel.name/1", in ext/draft/. The major version is part of the entry
+ * symbol's name. While the major is 0, the ABI can still change between releases. */
 #ifndef KEEL_ABI_H
 #define KEEL_ABI_H
 
@@ -85,7 +85,7 @@
  * minor rises when members are added. */
 #define KEEL_ABI_MAJOR 0u
 #define KEEL_ABI_MINOR 1u
-/* Both in one number: major << 16 | minor. */
+/* The version as one number: major << 16 | minor. */
 #define KEEL_ABI_VERSION ((KEEL_ABI_MAJOR << 16) | KEEL_ABI_MINOR)
 
 #ifdef __cplusplus
@@ -147,7 +147,7 @@ enum keel_status_e {
  * required: the bytes that `theirs` must have at least, see KEEL_PREFIX.
  * Afterwards the struct_size of *mine is the number of bytes that were copied.
  * Errors: KEEL_E_VERSION if `theirs` is NULL, has another major, or is smaller than `required`.
- * Then *mine is all zero. [any] */
+ * After an error *mine is all zero. Thread: any thread. */
 static inline keel_status keel_adopt(void *mine, uint32_t my_size, const void *theirs,
                                      uint32_t required) {
     const keel_header *peer = (const keel_header *)theirs;
@@ -168,7 +168,7 @@ static inline keel_status keel_adopt(void *mine, uint32_t my_size, const void *t
 
 /* Fills the caller's out-struct `out` from `mine`, a struct of the callee's layout. Writes at most
  * the struct_size bytes of `out`, and does not change the header of `out`.
- * my_size: sizeof(*mine). [any] */
+ * my_size: sizeof(*mine). Thread: any thread. */
 static inline void keel_emit(void *out, const void *mine, uint32_t my_size) {
     unsigned char *to = (unsigned char *)out;
     const unsigned char *from = (const unsigned char *)mine;
@@ -178,8 +178,8 @@ static inline void keel_emit(void *out, const void *mine, uint32_t my_size) {
         to[i] = from[i];
 }
 
-/* 1 if the two strings are equal byte by byte, else 0. A plugin in C can compare ids with it and
- * needs no <string.h>. [any] */
+/* 1 if the two strings are equal byte by byte, else 0. With this function, a plugin in C compares
+ * ids without <string.h>. Thread: any thread. */
 static inline int32_t keel_same(const char *a, const char *b) {
     while (*a != 0 && *a == *b)
         ++a, ++b;

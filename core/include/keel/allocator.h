@@ -1,12 +1,13 @@
 /* A budget allocator: it divides the cache's budget over layers and KV heads.
  *
- * Without an allocator every KV head may keep the same number of slots. An allocator gives some
- * heads more and others less; the sum over all heads does not change. It does not choose slots: the
- * policy (policy.h) does that afterwards, within each head's budget.
+ * Without an allocator all KV heads have the same budget. An allocator gives a larger budget to
+ * some heads and a smaller budget to other heads. The sum over all heads does not change. An
+ * allocator does not choose slots: the policy (policy.h) does that later, within each head's
+ * budget.
  *
  * LIFE CYCLE. create() makes a state for one sequence. Whenever a trigger fires, the core calls
  * allocate() once for all layers. With KEEL_ALLOCATOR_NEED_SCORES the policy scores all layers
- * first, so allocate() can read the scores. destroy() frees the state.
+ * before this call, so allocate() can read the scores. destroy() frees the state.
  *
  * EXAMPLE. An allocate() function that gives all heads the same budget:
  *
@@ -18,8 +19,7 @@
  *     }
  *
  * In C++, sdk_policy.hpp turns a class into an allocator plugin, and its share_out() divides a sum
- * with bounds. Everything here exists since 0.1.
- * The tags [init] and [ctx] say which threads may call a function: see THREAD TAGS in abi.h. */
+ * with bounds. Everything here exists since 0.1. */
 #ifndef KEEL_ALLOCATOR_H
 #define KEEL_ALLOCATOR_H
 
@@ -61,7 +61,7 @@ typedef struct keel_allocator_needs {
     uint32_t reserved;
 } keel_allocator_needs;
 
-/* The input of allocate(): the budget to divide, and facts about the cache. The core owns the
+/* The input of allocate(): the budget to divide, and properties of the cache. The core owns the
  * struct and the arrays; they are valid during the call. All arrays are in host memory. */
 typedef struct keel_allocator_input {
     keel_header h;
@@ -70,10 +70,12 @@ typedef struct keel_allocator_input {
     /* Average number of slots of a head that may stay, including protected slots. The sum to divide
      * is budget * layers * kv_heads. */
     int64_t budget;
-    /* Smallest budget that a head should get, at most `budget`. Without scores: the number of its
-     * protected slots, or the policy's least_budget if this is larger; `fixed_slots` is allowed too
-     * if it is smaller. With scores: the number of its protected slots and of the slots that the
-     * policy always keeps (keel_policy_decision.stay), at least 1. */
+    /* Smallest budget that allocate() should give to a head. It is at most `budget`.
+     * Without scores, it is the larger of two numbers: the protected slots of a head, and the
+     * policy's least_budget. If `fixed_slots` is smaller, allocate() may also give a head
+     * `fixed_slots`.
+     * With scores, it is the number of slots of a head that always stay, at least 1. These are the
+     * protected slots and the slots that the policy marks in keel_policy_decision.stay. */
     int64_t protected_slots;
     /* Elements from the row of one head to the row of the next head in `scores` and
      * `protected_masks`. */
@@ -88,8 +90,9 @@ typedef struct keel_allocator_input {
     const uint8_t *const *protected_masks;
     /* Number of slots of each head that are not chosen by scores: the protected slots, and the
      * slots that the policy always keeps. The policy always keeps least_budget - 1 slots: first the
-     * newest needs.window slots, then slots at the front. A slot of both kinds counts once. At most
-     * `budget`. The allocator `pyramid` divides only the part of the budget above this number. */
+     * newest needs.window slots, then slots at the front. A slot of both kinds counts once.
+     * `fixed_slots` is at most `budget`. The allocator `pyramid` divides only the part of the
+     * budget above this number. */
     int64_t fixed_slots;
 } keel_allocator_input;
 
@@ -98,16 +101,19 @@ typedef struct keel_allocator {
     keel_header h;
     /* Makes the state of a new sequence in *out, and fills *needs (keel_emit in abi.h). `params`
      * are n_params values, one for each row of the plugin's table. `host` is valid until destroy.
-     * On an error, *out is not used. [init] */
+     * On an error, *out is not used. Thread: no other create call of the plugin at the same
+     * time. */
     keel_status(KEEL_CALL *create)(const keel_host *, const keel_geometry *,
                                    const keel_param *const *params, uint32_t n_params,
                                    keel_allocator_needs *needs, keel_allocator_state **out);
-    /* Frees the state. NULL is allowed. [ctx] */
+    /* Frees the state. NULL is allowed. Thread: one call at a time on a state. */
     void(KEEL_CALL *destroy)(keel_allocator_state *);
     /* Writes the budget of each head, in slots: `budgets` is [layers, kv_heads]. The core checks
-     * the answer, and fails the run if a budget is below protected_slots (without scores: below
-     * the smaller of protected_slots and fixed_slots), if the sum is above budget * layers *
-     * kv_heads, or if the budgets of two heads differ although the flags do not allow it. [ctx] */
+     * the answer. The run fails in three cases:
+     * - A budget is below protected_slots. (Without scores, it may be as low as fixed_slots.)
+     * - The sum is above budget * layers * kv_heads.
+     * - The budgets of two heads differ, although the flags do not allow this.
+     * Thread: one call at a time on a state. */
     keel_status(KEEL_CALL *allocate)(keel_allocator_state *, const keel_allocator_input *,
                                      int32_t *budgets);
 } keel_allocator;

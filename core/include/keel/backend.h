@@ -3,27 +3,28 @@
  * ORDER OF CALLS. The core calls these functions, in this order:
  * 1. device_count and device_info list the devices. ctx_create opens one of them. The result is a
  *    keel_ctx, the context.
- * 2. weight_prepare for each weight of the model, and op_plan for each op of it. Both are optional.
- * 3. buffer_create for activations and KV cache.
- * 4. For each step of the model: buffer_write of token ids, positions and block tables; the ops;
- *    flush; buffer_read or wait.
- * 5. The destroy functions, ctx_destroy last.
+ * 2. weight_prepare makes each weight of the model. op_plan plans each op. Both functions are
+ *    optional.
+ * 3. buffer_create makes the buffers of the activations and of the KV cache.
+ * 4. For each step of the model, buffer_write writes token ids, positions and block tables. Then
+ *    the core calls the ops, flush, and buffer_read or wait.
+ * 5. The destroy functions free the objects, ctx_destroy last.
  *
  * WHAT IS REQUIRED. The first ten functions, device_count to wait, are required. A backend is
  * useful if it also has `matmul`. Every other function may be NULL. If an op is NULL or refuses a
- * call, the core uses the next rung of the fallback ladder (ops.h) and reports this.
+ * call, the core uses the next rung of the fallback ladder (ops.h) and reports this to the user.
  *
  * THE STREAM. A context has one stream: a queue of work that runs in order.
  * - Ops and buffer_write are queued in it. buffer_write copies its source before it returns.
- * - Queued work may start at once, or only at the next flush. flush returns a ticket. Each ticket
- *   is larger than the one before. When wait(ticket) returns, all work queued before that flush is
- *   done.
+ * - Queued work can start at once, or only at the next flush. flush returns a ticket. Each ticket
+ *   is larger than the previous ticket. When wait(ticket) returns, all work queued before that
+ *   flush is done.
  * - buffer_read waits for all work queued before it.
  * - If queued work fails, the next flush, wait, poll or buffer_read returns the error.
  *
  * RECORDED STEPS. All data that changes from step to step is in buffers: token ids, positions,
- * lengths, block tables, index lists. Args stay the same. So a backend can record a step once and
- * submit it again (ext/draft/replay.h).
+ * lengths, block tables, index lists. The args structs stay the same. So a backend can record a
+ * step once and submit it again (ext/draft/replay.h).
  *
  * EXAMPLE. If the ops of a context finish before their call returns, the context needs no queue:
  *
@@ -44,8 +45,8 @@
  * keel.batched_decode/1. Other hosts use keel.attention_dense/1. Reserved: keel.fused_ffn/1,
  * keel.attention_backward/1, keel.mla/1, keel.moe/1, keel.gptq/1, keel.kv_merge/1.
  *
- * The tags [init] and [ctx] are explained in abi.h, THREAD TAGS. After KEEL_E_DEVICE_LOST, the core
- * only calls destroy functions of the context. Everything here exists since 0.1. */
+ * After KEEL_E_DEVICE_LOST, the core only calls destroy functions of the context. Everything here
+ * exists since 0.1. */
 #ifndef KEEL_BACKEND_H
 #define KEEL_BACKEND_H
 
@@ -81,11 +82,11 @@ enum keel_device_flags_e {
 /* Out-struct. Texts are UTF-8, cut to fit, and end with NUL. */
 typedef struct keel_device_info {
     keel_header h;
-    /* For people. A pipeline file may select a device by a part of its name or vendor. */
+    /* For people. A pipeline file can select a device by a part of its name or vendor. */
     char name[128];
     char vendor[64];
-    char driver[128];      /* name and version of the driver; may be empty */
-    keel_device_type type; /* a pipeline file may select a device by its type too */
+    char driver[128];      /* name and version of the driver; can be empty */
+    keel_device_type type; /* a pipeline file can select a device by its type too */
     /* Bits of keel_device_flags_e. */
     uint32_t flags;
     /* Bytes of memory that the device can use. 0: unknown. */
@@ -117,7 +118,7 @@ typedef struct keel_ctx_info {
     /* For people, such as "avx2, 2 threads, compute fast". Backends without op_plan put "compute
      * fast" in it if the bounds for "fast" apply (ops.h). */
     char description[256];
-    /* The type A of ops.h: f32, f16 or bf16. Default: f32. */
+    /* The activation type, which ops.h calls A: f32, f16 or bf16. Default: f32. */
     keel_dtype activation_dtype;
     /* The strategy that `strategy: auto` in a pipeline file selects. */
     keel_sync sync;
@@ -129,13 +130,13 @@ typedef struct keel_ctx_info {
     uint32_t prefill_chunk;
     /* Alignment in bytes of buffers, of imported memory, and of the offsets at which the core
      * places tensors in a buffer. A power of two, at least 64. Default: 64. A view into a
-     * tensor may begin at any of its elements (tensor.h). */
+     * tensor can begin at any of its elements (tensor.h). */
     uint32_t buffer_align;
     /* Largest buffer in bytes. 0: no limit except memory. */
     uint64_t max_buffer_bytes;
-    /* A set of bits 1 << dtype. weight_prepare, matmul and embed also take weights of these types.
-     * Every backend takes f32, f16, bf16, q8_0 and q4_0. The core converts weights of other types
-     * and reports it. */
+    /* Weight types that weight_prepare, matmul and embed take, in addition to f32, f16, bf16, q8_0
+     * and q4_0, which every backend takes. A set of bits 1 << dtype. The core converts weights of
+     * other types and reports the conversion. */
     uint64_t weight_dtypes;
 } keel_ctx_info;
 
@@ -149,8 +150,8 @@ enum keel_buffer_kind_e {
     KEEL_BUFFER_HOST_VISIBLE = 1,
     /* The buffer is the host memory in keel_buffer_desc.host, without a copy. */
     KEEL_BUFFER_IMPORT = 2,
-    /* Address space without memory. A range has memory from buffer_commit(1) until
-     * buffer_commit(0). */
+    /* Address space without memory. buffer_commit with commit 1 gives memory to a range, and
+     * buffer_commit with commit 0 takes it away. */
     KEEL_BUFFER_RESERVE = 3
 };
 
@@ -170,7 +171,8 @@ typedef struct keel_buffer_desc {
 typedef struct keel_mem_info {
     keel_header h;
     /* The total memory of the device, and its free memory. 0: unknown. If `free` is 0, the core
-     * assumes that everything is free except `ours`. So a device without free memory writes 1. */
+     * assumes that everything is free except `ours`. So if the device has no free memory left, the
+     * backend writes 1 to `free`. */
     uint64_t total, free;
     /* Bytes that this context holds: buffers, weights, plans, scratch. */
     uint64_t ours;
@@ -194,15 +196,15 @@ enum keel_weight_use_e { KEEL_USE_MATMUL = 1,
 
 /* A matrix in a model file, one source of a weight. Rows are contiguous, and
  * keel_dtype_row_bytes(dtype, cols) bytes apart. The memory is valid during weight_prepare. If
- * weight_info says source_needed, it is valid until weight_destroy. */
+ * keel_weight_info.source_needed is 1, the memory is valid until weight_destroy. */
 typedef struct keel_weight_source {
     keel_header h;
     /* Start of the mapped file, or of a block of memory. */
     const void *mapping;
-    /* Size of the whole mapping in bytes. So a device can import the mapping once for all
-     * weights. */
+    /* Size of the whole mapping in bytes. With this size, a device can import the mapping once for
+     * all weights. */
     uint64_t mapping_bytes;
-    /* Bytes from `mapping` to row 0. It may have any alignment. */
+    /* Bytes from `mapping` to row 0. It can have any alignment. */
     uint64_t offset;
     keel_dtype dtype; /* type of the elements */
     uint32_t reserved;
@@ -227,10 +229,10 @@ typedef struct keel_weight_info {
     keel_header h;
     /* Size of the joined weight. */
     int64_t rows, cols;
-    /* Bytes that a matmul with m = 1 reads: the joined weight in the backend's layout. */
+    /* Bytes that a matmul with one row (m = 1) reads: the joined weight in the backend's layout. */
     uint64_t bytes;
     /* 1: the backend reads the sources in place, so they stay mapped until weight_destroy. 0: the
-     * core may drop them. */
+     * core may unmap or free the sources. */
     uint32_t source_needed;
     /* Type of the stored values. */
     keel_dtype dtype;
@@ -255,61 +257,76 @@ typedef struct keel_plan_info {
 typedef struct keel_backend {
     keel_header h;
 
-    /* Writes the number of devices to *n. 0 devices is not an error. If the backend knows the
-     * reason for it, it passes the reason to keel_host.set_error. [init] */
+    /* Writes the number of devices to *n. 0 devices is not an error. If the backend knows why there
+     * is no device, it passes the reason to keel_host.set_error. Thread: no other create call
+     * of the plugin at the same time. */
     keel_status(KEEL_CALL *device_count)(const keel_host *, uint32_t *n);
-    /* Describes the device `index`. KEEL_E_NOT_FOUND: there is no such device. [init] */
+    /* Describes the device `index`. KEEL_E_NOT_FOUND: there is no such device. Thread: no other
+     * create call of the plugin at the same time. */
     keel_status(KEEL_CALL *device_info)(const keel_host *, uint32_t index, keel_device_info *out);
     /* Opens a device. The host pointer stays valid until ctx_destroy returns. On an error, *out is
-     * not used. [init] */
+     * not used. Thread: no other create call of the plugin at the same time. */
     keel_status(KEEL_CALL *ctx_create)(const keel_host *, const keel_ctx_desc *, keel_ctx **out);
     /* Waits for queued work and closes the device. Before this call, the core has destroyed the
-     * context's buffers, weights and plans. [ctx] */
+     * context's buffers, weights and plans. Thread: one call at a time on a context. */
     void(KEEL_CALL *ctx_destroy)(keel_ctx *);
-    /* Makes a buffer in *out. It is not zeroed. It is aligned to 64 bytes, or to the device's
-     * alignment if that is larger. KEEL_E_UNSUPPORTED: the backend does not have this kind (every
-     * backend has KEEL_BUFFER_DEVICE). KEEL_E_OUT_OF_MEMORY: nothing changed. [ctx] */
+    /* Makes a buffer in *out. The buffer is not zeroed. It is aligned to 64 bytes, or to the
+     * device's alignment if that is larger. KEEL_E_UNSUPPORTED: the backend does not have this kind
+     * (every backend has KEEL_BUFFER_DEVICE). KEEL_E_OUT_OF_MEMORY: nothing changed. Thread:
+     * one call at a time on a context. */
     keel_status(KEEL_CALL *buffer_create)(keel_ctx *, const keel_buffer_desc *, keel_buffer **out);
-    /* Frees a buffer, after the queued work that uses it. NULL is allowed. [ctx] */
+    /* Frees a buffer, after the queued work that uses it. NULL is allowed. Thread: one call at
+     * a time on a context. */
     void(KEEL_CALL *buffer_destroy)(keel_ctx *, keel_buffer *);
     /* Queues a write of n bytes from `src` to `offset` of the buffer. `src` is copied before the
-     * function returns. [ctx] */
+     * function returns. Thread: one call at a time on a context. */
     keel_status(KEEL_CALL *buffer_write)(keel_ctx *, keel_buffer *, uint64_t offset,
                                          const void *src, uint64_t n);
-    /* Waits for all queued work, then copies n bytes from `offset` of the buffer to `dst`. [ctx] */
+    /* Waits for all queued work, then copies n bytes from `offset` of the buffer to `dst`.
+     * Thread: one call at a time on a context. */
     keel_status(KEEL_CALL *buffer_read)(keel_ctx *, keel_buffer *, uint64_t offset, void *dst,
                                         uint64_t n);
-    /* Submits all queued work and writes its ticket to *ticket, at least 1. [ctx] */
+    /* Submits all queued work and writes its ticket to *ticket, at least 1. Thread: one call at
+     * a time on a context. */
     keel_status(KEEL_CALL *flush)(keel_ctx *, uint64_t *ticket);
     /* Waits until all work up to the ticket is done. KEEL_E_INVALID_ARG: no flush returned this
-     * ticket. 0 is never a ticket. [ctx] */
+     * ticket. 0 is never a ticket. Thread: one call at a time on a context. */
     keel_status(KEEL_CALL *wait)(keel_ctx *, uint64_t ticket);
 
     /* ---- optional from here on ---- */
     /* KEEL_OK: the work up to the ticket is done. KEEL_E_NOT_READY: the work is not done yet. The
-     * function does not wait. The core does not call it, but other hosts may call it. [ctx] */
+     * function does not wait. The core does not call it, but other hosts may call it. Thread:
+     * one call at a time on a context. */
     keel_status(KEEL_CALL *poll)(keel_ctx *, uint64_t ticket);
-    /* Writes the preferences of the context. NULL: the core uses its defaults. [ctx] */
+    /* Writes the preferences of the context. If ctx_info is NULL, the core uses its defaults.
+     * Thread: one call at a time on a context. */
     keel_status(KEEL_CALL *ctx_info)(keel_ctx *, keel_ctx_info *out);
-    /* Memory of the device. NULL: unknown. [ctx] */
+    /* Writes the memory of the device. If mem_info is NULL, the core does not know the memory.
+     * Thread: one call at a time on a context. */
     keel_status(KEEL_CALL *mem_info)(keel_ctx *, keel_mem_info *out);
     /* Writes to *out the host's pointer to a HOST_VISIBLE, RESERVE or IMPORT buffer. The pointer
      * does not change during the lifetime of the buffer. The host uses the memory only while no
-     * queued work uses it. NULL: the core copies with buffer_read and buffer_write. [ctx] */
+     * queued work uses it. If buffer_map is NULL, the core copies with buffer_read and
+     * buffer_write. Thread: one call at a time on a context. */
     keel_status(KEEL_CALL *buffer_map)(keel_ctx *, keel_buffer *, void **out);
-    /* For n bytes of a RESERVE buffer, in the stream's order. commit 1: the range gets memory with
-     * undefined contents. commit 0: whole pages of the range return to the system and lose their
-     * contents. NULL: no RESERVE buffers, so the core copies a KV cache when it grows. [ctx] */
+    /* Gives memory to n bytes of a RESERVE buffer, or takes it away, in the stream's order. commit
+     * 1: the range gets memory with undefined contents. commit 0: whole pages of the range return
+     * to the system and lose their contents. If buffer_commit is NULL, the backend has no RESERVE
+     * buffers, so the core copies a KV cache when it grows. Thread: one call at a time on a
+     * context. */
     keel_status(KEEL_CALL *buffer_commit)(keel_ctx *, keel_buffer *, uint64_t offset, uint64_t n,
                                           uint32_t commit);
 
-    /* Makes a weight in *out: copies the sources into the backend's layout, or reads them in place.
-     * It may take long, so it calls host->cancelled from time to time. NULL or KEEL_E_UNSUPPORTED:
-     * the core joins the sources in a buffer, and ops get the weight as a tensor. [ctx] */
+    /* Makes a weight in *out. The function copies the sources into the backend's layout, or reads
+     * them in place. weight_prepare can take long, so it calls host->cancelled from time to time.
+     * If weight_prepare is NULL or returns KEEL_E_UNSUPPORTED, the core joins the sources in a
+     * buffer, and ops get the weight as a tensor. Thread: one call at a time on a context. */
     keel_status(KEEL_CALL *weight_prepare)(keel_ctx *, const keel_weight_desc *, keel_weight **out);
-    /* Frees a weight. NULL is allowed. Required if weight_prepare is not NULL. [ctx] */
+    /* Frees a weight. NULL is allowed. Required if weight_prepare is not NULL. Thread: one call
+     * at a time on a context. */
     void(KEEL_CALL *weight_destroy)(keel_ctx *, keel_weight *);
-    /* Describes a weight. Required if weight_prepare is not NULL. [ctx] */
+    /* Describes a weight. Required if weight_prepare is not NULL. Thread: one call at a time on
+     * a context. */
     keel_status(KEEL_CALL *weight_info)(keel_ctx *, const keel_weight *, keel_weight_info *out);
 
     /* Prepares calls of an op and makes a plan in *out. `args` is the args struct of the op; it is
@@ -318,19 +335,22 @@ typedef struct keel_backend {
      * - Dimensions that count tokens, rows, slots, blocks or ranges may be smaller. Then the
      *   strides of the dimensions outside them may differ too.
      * - Buffers, offsets, max_length, begin, end and n_sides may differ.
-     * Everything else is equal. KEEL_E_UNSUPPORTED: the op or these args are not supported. NULL:
-     * the core calls ops without a plan, and the backend decides in the call. [ctx] */
+     * Everything else is equal. KEEL_E_UNSUPPORTED: the backend does not support the op or these
+     * args. If op_plan is NULL, the core calls ops without a plan, and the backend decides in the
+     * call. Thread: one call at a time on a context. */
     keel_status(KEEL_CALL *op_plan)(keel_ctx *, keel_op op, const keel_op_args *args,
                                     keel_plan **out);
-    /* Frees a plan. NULL is allowed. Required if op_plan is not NULL. [ctx] */
+    /* Frees a plan. NULL is allowed. Required if op_plan is not NULL. Thread: one call at a
+     * time on a context. */
     void(KEEL_CALL *plan_destroy)(keel_ctx *, keel_plan *);
-    /* Describes a plan. Required if op_plan is not NULL. [ctx] */
+    /* Describes a plan. Required if op_plan is not NULL. Thread: one call at a time on a
+     * context. */
     keel_status(KEEL_CALL *plan_info)(keel_ctx *, const keel_plan *, keel_plan_info *out);
 
     /* ---- ops ---------------------------------------------------------------------------------
      * Each call queues the op in the stream. The ops are described in ops.h, ops_attention.h and
-     * ops_policy.h. Errors: see ops.h. NULL: the core uses its fallback ladder. The op with number
-     * n is the n-th of these. All are [ctx]. */
+     * ops_policy.h. Errors: see ops.h. If an op is NULL, the core uses its fallback ladder. Op
+     * number n is the n-th function below. Thread of all ops: one call at a time on a context. */
     keel_status(KEEL_CALL *matmul)(keel_ctx *, const keel_matmul_args *);
     keel_status(KEEL_CALL *rms_norm)(keel_ctx *, const keel_norm_args *);
     keel_status(KEEL_CALL *add_rms_norm)(keel_ctx *, const keel_norm_args *);
@@ -362,7 +382,7 @@ typedef struct keel_backend {
     keel_status(KEEL_CALL *top_k_rows)(keel_ctx *, const keel_rows_args *);
 } keel_backend;
 
-/* Expands X(ID, slot, args type) for each op, in slot order. For wrappers and tables. */
+/* Expands X(ID, slot, args type) for each op, in slot order. Wrappers and tables use it. */
 #define KEEL_FOR_EACH_OP(X)                                           \
     X(MATMUL, matmul, keel_matmul_args)                               \
     X(RMS_NORM, rms_norm, keel_norm_args)                             \

@@ -16,8 +16,7 @@
  *     }
  *     status = host->parallel_region(host, 0, body, &job);
  *
- * The tags [ctx], [any] and [task] say which threads may call a function: see THREAD TAGS in
- * abi.h. Everything here exists since 0.1. */
+ * Everything here exists since 0.1. */
 #ifndef KEEL_HOST_H
 #define KEEL_HOST_H
 
@@ -48,14 +47,15 @@ struct keel_region {
     uint32_t n;
     /* Waits until all n workers have called it. After the barrier, all workers see the data that
      * each worker wrote before the barrier. A waiting worker spins for a short time, then sleeps.
-     * [task] */
+     * Thread: a worker of a running region. */
     void(KEEL_CALL *barrier)(const keel_region *);
     /* Used by the core. A plugin must not use it. */
     void *core;
 };
 
 /* The body of a region. The core calls it once on each of the n workers, with the same `user`. The
- * body may call region->barrier(), the same number of times on each worker. [task] */
+ * body may call region->barrier(), the same number of times on each worker. Thread: a worker of
+ * a running region. */
 typedef void(KEEL_CALL *keel_region_fn)(void *user, const keel_region *region);
 
 /* The services. The first argument of each function is the host itself. */
@@ -66,41 +66,44 @@ struct keel_host {
     void *host_data;
 
     /* Writes one line to the core's log. `utf8` has no newline at its end. The core copies it.
-     * [any] */
+     * Thread: any thread. */
     void(KEEL_CALL *log)(const keel_host *, keel_log_level level, const char *utf8);
 
     /* Reports why the current call fails. A plugin calls it just before it returns `status`. The
      * core copies the text for the calling thread and later adds the plugin, the op and the line of
      * the config. `utf8` is one line that names what was found and what was expected. Without a
-     * text, the user sees only the meaning of the status. [any] */
+     * text, the user sees only the meaning of the status. Thread: any thread. */
     void(KEEL_CALL *set_error)(const keel_host *, keel_status status, const char *utf8);
 
     /* Allocates `size` bytes, aligned to `align` bytes (a power of two, at least 1). The bytes are
-     * not zeroed. The plugin owns the memory and gives it back with free(). NULL if there is no
-     * memory or `align` is no power of two. [any] */
+     * not zeroed. The plugin owns the memory and gives it back with free(). Returns NULL if there
+     * is no memory or if `align` is not a power of two. Thread: any thread. */
     void *(KEEL_CALL *alloc)(const keel_host *, uint64_t size, uint64_t align);
-    /* Frees memory of alloc(). NULL is allowed. [any] */
+    /* Frees memory of alloc(). NULL is allowed. Thread: any thread. */
     void(KEEL_CALL *free)(const keel_host *, void *);
 
-    /* Number of processors that this process may use, at least 1. CPU affinity, cgroup quota and
-     * the user's limit on threads are taken into account. [any] */
+    /* Number of processors that this process may use, at least 1. The number respects CPU affinity,
+     * the cgroup quota and the user's limit on threads. Thread: any thread. */
     uint32_t(KEEL_CALL *worker_count)(const keel_host *);
 
-    /* Runs `fn` on n workers and returns when all of them have returned. n = 0 means worker_count()
-     * workers. `user` is passed to the body. The workers are a team of threads of the core. Between
-     * two regions the team spins for a short time, then sleeps. Calls with the same n cost the
-     * least. Errors: KEEL_E_INVALID_ARG if fn is NULL, if n is above 256, or inside another region.
-     * KEEL_E_OUT_OF_MEMORY if the system refuses a thread. [ctx] */
+    /* Runs `fn` on n workers and returns when all of them have returned. If n is 0, worker_count()
+     * workers run. `user` is passed to the body. The workers are a team of threads of the core.
+     * Between two regions the team spins for a short time, then sleeps. Calls with the same n cost
+     * the least. Errors: KEEL_E_INVALID_ARG if fn is NULL, if n is above 256, or inside another
+     * region. KEEL_E_OUT_OF_MEMORY if the system refuses a thread. Thread: one call at a time
+     * on a host. */
     keel_status(KEEL_CALL *parallel_region)(const keel_host *, uint32_t n, keel_region_fn fn,
                                             void *user);
 
-    /* Returns 1 if the user asked to stop, else 0. A function that takes seconds calls this from
-     * time to time. If the answer is 1, the call returns KEEL_E_CANCELLED. [any] */
+    /* Returns 1 if the user asked to stop, else 0. A function that takes seconds calls cancelled()
+     * from time to time. If the answer is 1, that function returns KEEL_E_CANCELLED. Thread: any
+     * thread. */
     int32_t(KEEL_CALL *cancelled)(const keel_host *);
 
     /* Returns a further service by its name, such as "keel.name/1", or NULL if the core does not
-     * have it. The service is a struct that begins with a keel_header; the plugin adopts it
-     * (abi.h). [any] */
+     * have it. The service is a struct that begins with a keel_header. The plugin copies the struct
+     * with keel_adopt() (abi.h), because core and plugin can have different versions. Thread: any
+     * thread. */
     const void *(KEEL_CALL *get_extension)(const keel_host *, const char *id);
 };
 

@@ -4,10 +4,10 @@
  *
  * An OP is one step of a model's computation, such as a matrix product. The core calls it through a
  * function pointer of keel_backend (backend.h) with a struct of arguments, its "args". A backend
- * may implement only some ops. For each op that a backend does not have or refuses, the core uses
- * the FALLBACK LADDER. It first composes the op of smaller ops, then tries the backend that the
- * config names as fallback, then uses the core's own REFERENCE, which implements every op in plain
- * C++.
+ * can implement only some ops. For each op that a backend does not have or refuses, the core uses
+ * the FALLBACK LADDER. The core first composes the op from smaller ops. Then it tries the backend
+ * that the config names as fallback. Then it uses its own REFERENCE, which implements every op in
+ * plain C++.
  *
  * EXAMPLE. y[m, n] = x[m, k] * W[n, k]^T + bias:
  *
@@ -20,8 +20,8 @@
  * RULES FOR EVERY OP
  * - Shapes in comments are [outermost, ..., innermost]. m is a number of tokens; one step of
  *   decoding has m = 1. Any dimension may be 0.
- * - A is f32 or the backend's activation type (keel_ctx_info.activation_dtype). Each tensor whose
- *   type is given as A may be either.
+ * - Type A is f32 or the backend's activation type (keel_ctx_info.activation_dtype). A tensor of
+ *   type A may have either type.
  * - Inputs and outputs may have any outer strides, unless the op's comment restricts them. An
  *   output may be exactly the same view as an input ("in place"). It must not overlap an input in
  *   any other way.
@@ -33,12 +33,13 @@
  * - If the formula gives a number that is not finite, the output also has a number that is not
  *   finite at this place: NaN or an infinity. Only outputs that depend on a NaN or infinity are
  *   affected. Ops whose bound is "exact" keep the NaN or infinity as it is.
- * - Thread: [ctx] (see THREAD TAGS in abi.h).
+ * - Thread: one call at a time on a context.
  *
  * ERRORS. The core checks shapes and dtypes against these comments before it calls. A backend that
  * does not take a dtype, a stride pattern or a feature returns KEEL_E_UNSUPPORTED and has no side
- * effect. If the backend can see this from the template, op_plan returns it; otherwise the call
- * returns it. For a feature bit that is not listed for the op, it also returns KEEL_E_UNSUPPORTED.
+ * effect. op_plan returns this status if the backend can decide from the template; otherwise the
+ * call returns it. A backend also returns KEEL_E_UNSUPPORTED for a feature bit that is not listed
+ * for the op.
  *
  * ACCURACY. The reference computes every op as written here, with sums in float64. The "bound" in
  * an op's comment limits |y - reference| / (1 + s) for each element y. s is the sum of the absolute
@@ -105,8 +106,8 @@ enum keel_op_e {
 /* The first members of every args struct. */
 typedef struct keel_op_args {
     keel_header h;
-    /* Bits of this op, such as KEEL_MATMUL_BIAS. They are listed above each args struct. For an
-     * unknown bit the backend returns KEEL_E_UNSUPPORTED. */
+    /* Feature bits of this op, such as KEEL_MATMUL_BIAS. They are listed above each args struct.
+     * For an unknown bit the backend returns KEEL_E_UNSUPPORTED. */
     uint64_t features;
     /* The plan that op_plan returned for this op. NULL: the backend decides during the call. */
     keel_plan *plan;
@@ -120,9 +121,9 @@ typedef struct keel_op_args {
 
 /* ---- linear ---------------------------------------------------------------------------------- */
 
-/* `bias` is added. */
+/* The op adds `bias`. */
 #define KEEL_MATMUL_BIAS 1u
-/* The product is added to the previous contents of `out`. Then `out` is f32. */
+/* The op adds the product to the previous contents of `out`. Then `out` is f32. */
 #define KEEL_MATMUL_ACCUMULATE 2u
 /* matmul: out[m, n] = x[m, k] * W[n, k]^T (+ bias).
  *
@@ -132,15 +133,16 @@ typedef struct keel_op_args {
  * 4e-3 if W has another type. */
 typedef struct keel_matmul_args {
     KEEL_ARGS_HEAD;
-    /* Input: A [m, k]. */
+    /* Input: type A [m, k]. */
     const keel_tensor *x;
-    /* W in the backend's layout, [n, k]; or NULL. */
+    /* The matrix W in the backend's layout, [n, k]; or NULL. */
     keel_weight *weight;
-    /* W as a tensor, [n, k]. Used if `weight` is NULL. */
+    /* The matrix W as a tensor, [n, k]. Used if `weight` is NULL. */
     const keel_tensor *w;
     /* Bias: f32 [n]. With KEEL_MATMUL_BIAS, else NULL. */
     const keel_tensor *bias;
-    /* Result: A [m, n]; f32 with KEEL_MATMUL_ACCUMULATE. Must not overlap x, not even in place. */
+    /* Result: type A [m, n]. With KEEL_MATMUL_ACCUMULATE: f32 [m, n]. `out` must not share memory
+     * with x, so the op cannot run in place. */
     const keel_tensor *out;
 } keel_matmul_args;
 
@@ -156,9 +158,9 @@ typedef struct keel_embed_args {
     keel_weight *weight;
     /* W as a tensor, [vocab, dim]. Used if `weight` is NULL. */
     const keel_tensor *w;
-    /* Result: A [m, dim]. */
+    /* Result: type A [m, dim]. */
     const keel_tensor *out;
-    /* 1 for Llama. */
+    /* Factor of the embeddings. 1 for Llama. */
     float scale;
     uint32_t reserved;
 } keel_embed_args;
@@ -174,7 +176,7 @@ typedef struct keel_embed_args {
  * Bound: 4e-6. */
 typedef struct keel_norm_args {
     KEEL_ARGS_HEAD;
-    /* Input: A [m, dim] or [m, heads, dim]. */
+    /* Input: type A [m, dim] or [m, heads, dim]. */
     const keel_tensor *x;
     /* Residual stream of add_rms_norm: f32, with the shape of x. It is read and written. Other ops:
      * NULL. */
@@ -183,9 +185,9 @@ typedef struct keel_norm_args {
     const keel_tensor *weight;
     /* Bias of layer_norm: f32 [dim], or NULL for no bias. Other ops: NULL. */
     const keel_tensor *bias;
-    /* Result: A, the shape of x. */
+    /* Result: type A, the shape of x. */
     const keel_tensor *out;
-    /* Added under the square root. */
+    /* A small number that is added under the square root. */
     float eps;
     uint32_t reserved;
 } keel_norm_args;
@@ -206,11 +208,11 @@ typedef struct keel_norm_args {
  * Bound: 4e-6. */
 typedef struct keel_gate_args {
     KEEL_ARGS_HEAD;
-    /* Gate: A [m, n]; with KEEL_GATE_INTERLEAVED [m, 2n]. */
+    /* Gate: type A [m, n]; with KEEL_GATE_INTERLEAVED [m, 2n]. */
     const keel_tensor *gate;
-    /* Up: A [m, n], or NULL as described above. */
+    /* Up: type A [m, n], or NULL as described above. */
     const keel_tensor *up;
-    /* Result: A [m, n]. */
+    /* Result: type A [m, n]. */
     const keel_tensor *out;
 } keel_gate_args;
 
@@ -223,19 +225,19 @@ typedef struct keel_gate_args {
  * Ranks 1 to 4. Bound: 1e-6. */
 typedef struct keel_elementwise_args {
     KEEL_ARGS_HEAD;
-    /* First operand: A. */
+    /* First operand: type A. */
     const keel_tensor *a;
-    /* Second operand: A. add: the shape of a. add_bias: [n]. Other ops: NULL. */
+    /* Second operand: type A. add: the shape of a. add_bias: [n]. Other ops: NULL. */
     const keel_tensor *b;
-    /* Result: A, the shape of a. */
+    /* Result: type A, the shape of a. */
     const keel_tensor *out;
-    /* scale and scaled_add. */
+    /* The factor of scale and scaled_add. Other ops do not read it. */
     float factor;
     uint32_t reserved;
 } keel_elementwise_args;
 
-/* softmax:   out[r, :] = exp(x - max) / sum. x and out are A, [rows, n]. A row with only -inf gives
- *            zeros. Bound: 2e-6.
+/* softmax:   out[r, :] = exp(x - max) / sum. x and out have type A, [rows, n]. A row with only
+ *            -inf gives zeros. Bound: 2e-6.
  * cast:      out = x in another dtype, rounded to nearest even. Between f32, f16 and bf16; from f32
  *            to q8_0 or q4_0, and back. Same shape, ranks 1 to 4. Bound: exact.
  *            Blocks are those of GGML's reference quantizer, computed in f32. d is then stored as
@@ -260,15 +262,15 @@ typedef struct keel_move_args {
 
 /* ---- rows ------------------------------------------------------------------------------------ */
 
-/* argmax_rows: index[r] = index of the largest x[r, :]. If values are equal, the lowest index. -1
- *              if the row has a NaN or an infinity, or if n is 0.
+/* argmax_rows: index[r] = index of the largest x[r, :]. If values are equal, it is the lowest of
+ *              their indices. It is -1 if the row has a NaN or an infinity, or if n is 0.
  * top_k_rows: the k largest values of a row and their indices, the largest first. If two values are
  *              equal, the lower index comes first. A row with a NaN gives indices -1 and values
  *              NaN. k is at most n.
  * Bound: exact. */
 typedef struct keel_rows_args {
     KEEL_ARGS_HEAD;
-    /* Input: A [rows, n]. */
+    /* Input: type A [rows, n]. */
     const keel_tensor *x;
     /* The values found. top_k_rows: f32 [rows, k]. argmax_rows: NULL. */
     const keel_tensor *values;

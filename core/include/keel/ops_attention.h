@@ -31,27 +31,27 @@ extern "C" {
 
 /* ---- positions and cache writes -------------------------------------------------------------- */
 
-/* Rotates back: sin is negated. */
+/* The op rotates back: it negates sin. */
 #define KEEL_ROPE_INVERSE 1u
 /* rope: out = x, rotated by the position of its token (keel_rope_mode in kv.h). Elements from
  * tables->rot on are copied. Bound: 2e-6. */
 typedef struct keel_rope_args {
     KEEL_ARGS_HEAD;
-    /* Input: A [m, heads, head_dim]. */
+    /* Input: type A [m, heads, head_dim]. */
     const keel_tensor *x;
     /* Positions of the tokens: i32 [m], or i32 [m, kv_heads]. In the second case, head h uses
      * column h / (heads / kv_heads). */
     const keel_tensor *positions;
     /* The model's RoPE tables. */
     const keel_rope_tables *tables;
-    /* Result: A, the shape of x. */
+    /* Result: type A, the shape of x. */
     const keel_tensor *out;
 } keel_rope_args;
 
 /* Each query head and key head is RMS-normalized before RoPE, with q_norm, k_norm and eps
  * (Qwen3). */
 #define KEEL_QKV_NORM 1u
-/* q_unrotated and k_unrotated are also written, each if it is not NULL. They get the values after
+/* The op also writes q_unrotated and k_unrotated, each if it is not NULL. They get the values after
  * the norm and before RoPE. */
 #define KEEL_QKV_UNROTATED 2u
 /* qkv_prepare: all steps between the projections and attention, in one call.
@@ -65,11 +65,11 @@ typedef struct keel_rope_args {
  * dtype. */
 typedef struct keel_qkv_args {
     KEEL_ARGS_HEAD;
-    /* Queries: A [m, heads, head_dim]. */
+    /* Queries: type A [m, heads, head_dim]. */
     const keel_tensor *q;
-    /* Keys: A [m, kv_heads, head_dim]. */
+    /* Keys: type A [m, kv_heads, head_dim]. */
     const keel_tensor *k;
-    /* Values: A [m, kv_heads, v_head_dim]. */
+    /* Values: type A [m, kv_heads, v_head_dim]. */
     const keel_tensor *v;
     /* Positions of the tokens: i32 [m] or [m, kv_heads], as in keel_rope_args. */
     const keel_tensor *positions;
@@ -79,12 +79,12 @@ typedef struct keel_qkv_args {
     const keel_tensor *q_norm, *k_norm;
     /* The layer's cache. */
     const keel_kv_view *kv;
-    /* The rotated queries: A [m, heads, head_dim]. May be q itself. */
+    /* The rotated queries: type A [m, heads, head_dim]. It can be q itself. */
     const keel_tensor *q_out;
     /* Queries and keys before RoPE: f32, the shapes of q and of k. Used only with
      * KEEL_QKV_UNROTATED. NULL: this output is not requested. */
     const keel_tensor *q_unrotated, *k_unrotated;
-    /* Added under the square root of the norms. */
+    /* A small number that is added under the square root of the norms. */
     float eps;
     uint32_t reserved;
 } keel_qkv_args;
@@ -108,7 +108,7 @@ enum keel_reduce_e { KEEL_REDUCE_NONE = 0,
 typedef struct keel_scores {
     keel_header h;
     /* The result: f32 [kv_heads, slots], or [heads, slots] if reduce_group is NONE. `slots` is at
-     * least kv->max_length. Only the entries below a head's length are written. */
+     * least kv->max_length. The op writes only the entries below a head's length. */
     const keel_tensor *out;
     /* Only the last `window` of the m queries count. 0: all of them. */
     uint32_t window;
@@ -117,8 +117,8 @@ typedef struct keel_scores {
     /* NONE, SUM, MEAN or MAX. */
     keel_reduce reduce_group;
     /* 0: `out` is overwritten. 1: each new number is combined with the previous number in `out`. If
-     * reduce_queries is SUM or MEAN, `out` gets the sum of both numbers. If it is MAX, `out` gets
-     * the larger number. */
+     * reduce_queries is SUM or MEAN, `out` gets the sum of both numbers. If reduce_queries is MAX,
+     * `out` gets the larger number. */
     uint32_t accumulate;
 } keel_scores;
 
@@ -130,9 +130,9 @@ typedef struct keel_scores {
 #define KEEL_ATTENTION_WINDOW 2u
 /* logits = softcap * tanh(logits / softcap) (Gemma 2). */
 #define KEEL_ATTENTION_SOFTCAP 4u
-/* `lse` is written too. */
+/* The op also writes `lse`. */
 #define KEEL_ATTENTION_LSE 8u
-/* `scores` are computed too. */
+/* The op also computes `scores`. */
 #define KEEL_ATTENTION_SCORES 16u
 /* attention: out[i, h, :] = sum over the slots j that query i sees: p[j] * V[j], where p is the
  * softmax of scale * q[i, h] . K[j] over these slots. K and V are those of the KV head of h.
@@ -141,7 +141,7 @@ typedef struct keel_scores {
  * cache. The op does not need memory for m x length logits: it computes the softmax online.
  *
  * A query that sees no slot gives zeros in `out` and -inf in `lse`. Slots from lengths[h] on, and
- * slots that a query does not see, may contain any value, including NaN. They do not change the
+ * slots that a query does not see, can contain any value, including NaN. They do not change the
  * result.
  *
  * Bound: 1e-5; fast: 8e-3. The bound uses the stored K and V, after the rounding to their dtype. A
@@ -150,15 +150,16 @@ typedef struct keel_scores {
  * below about 4. For `lse`, s is |lse|. For scores the bound is the same, and s is the score. */
 typedef struct keel_attention_args {
     KEEL_ARGS_HEAD;
-    /* Rotated queries: A [m, heads, head_dim]. */
+    /* Rotated queries: type A [m, heads, head_dim]. */
     const keel_tensor *q;
     /* The layer's cache. */
     const keel_kv_view *kv;
-    /* Result: A [m, heads, v_head_dim]. May be q itself. */
+    /* Result: type A [m, heads, v_head_dim]. It can be q itself. */
     const keel_tensor *out;
     /* Positions of the queries: i32 [m] or [m, kv_heads]. NULL without KEEL_ATTENTION_WINDOW. */
     const keel_tensor *q_positions;
-    /* log(sum_j exp(logit_j)): f32 [m, heads]. NULL without KEEL_ATTENTION_LSE. */
+    /* The logarithm of the softmax's sum, log(sum_j exp(logit_j)): f32 [m, heads]. NULL without
+     * KEEL_ATTENTION_LSE. */
     const keel_tensor *lse;
     /* The reduction of the probabilities, and its output. NULL without KEEL_ATTENTION_SCORES. */
     const keel_scores *scores;
@@ -178,7 +179,7 @@ typedef struct keel_attention_args {
  * dtypes is equal to that of `cast`. Bound: exact. */
 typedef struct keel_kv_append_args {
     KEEL_ARGS_HEAD;
-    /* Keys: A [m, kv_heads, head_dim]. Values: A [m, kv_heads, v_head_dim]. */
+    /* Keys: type A [m, kv_heads, head_dim]. Values: type A [m, kv_heads, v_head_dim]. */
     const keel_tensor *k, *v;
     /* Positions of the tokens: i32 [m] or [m, kv_heads]. */
     const keel_tensor *positions;
@@ -186,11 +187,11 @@ typedef struct keel_kv_append_args {
     const keel_kv_view *kv;
 } keel_kv_append_args;
 
-/* kv_gather: compaction. For each head h and each j < count[h], slot j of `to` becomes a copy of
- * slot index[h][j] of `from`: K, V, position, and the entry of each side array.
+/* kv_gather compacts a cache. For each head h and each j < count[h], slot j of `to` becomes a copy
+ * of slot index[h][j] of `from`: K, V, position, and the entry of each side array.
  *
- * Each list is strictly rising. So `from` and `to` may be the same view: rows only move to lower
- * slots. `to` may also have some other blocks, if a fork shares the blocks of `from`. A block that
+ * Each list is strictly rising. So `from` and `to` can be the same view: rows only move to lower
+ * slots. `to` can also have some other blocks, if a fork shares the blocks of `from`. A block that
  * is in both block tables has the same place in both. Lengths are neither read nor written. Bound:
  * exact. */
 typedef struct keel_kv_gather_args {
@@ -199,7 +200,7 @@ typedef struct keel_kv_gather_args {
     const keel_kv_view *from, *to;
     /* Slots to copy: i32 [kv_heads, n]. */
     const keel_tensor *index;
-    /* How many entries of each list are used: i32 [kv_heads], each 0..n. */
+    /* Number of used entries of each list: i32 [kv_heads], each 0..n. */
     const keel_tensor *count;
     /* Side arrays, which have a number for each slot: n_sides tensors f32 or i32 [kv_heads, slots].
      * They are moved in place. */
@@ -218,7 +219,8 @@ typedef struct keel_kv_gather_args {
  *     K[j] = rotate(K[j] or source[h][j - begin], by row r of the tables)
  *     positions[h][j] = new_positions[h][j]
  *
- * It computes in f32, then rounds to the dtype of K. Bound: 4e-6, before that rounding. */
+ * The op computes in f32, then rounds to the dtype of K. The bound before this rounding is 4e-6.
+ * */
 typedef struct keel_kv_rerotate_args {
     KEEL_ARGS_HEAD;
     /* The layer's cache. */

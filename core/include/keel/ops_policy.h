@@ -39,8 +39,8 @@ extern "C" {
  * over the queries that see the slot; MEAN divides by the number of these queries. If no query sees
  * the slot, SUM and MEAN give 0, and MAX gives -inf. */
 #define KEEL_SCORES_LOGITS 8u
-/* Like KEEL_ATTENTION_SOFTCAP: logits = softcap * tanh(logits / softcap). It is applied before the
- * softmax (with KEEL_SCORES_LOGITS: before the reduction) and before the weight. */
+/* Like KEEL_ATTENTION_SOFTCAP: logits = softcap * tanh(logits / softcap). The cap is applied before
+ * the softmax (with KEEL_SCORES_LOGITS: before the reduction) and before the weight. */
 #define KEEL_SCORES_SOFTCAP 16u
 /* Like KEEL_ATTENTION_WINDOW: query i sees slot j of head h only if q_positions[i] -
  * positions[h][j] < window. This is the attention window of the model; scores->window has another
@@ -59,7 +59,7 @@ extern "C" {
  * of the dot product's terms, and the formula of KEEL_SCORES_SOFTCAP is also applied to s. */
 typedef struct keel_attention_scores_args {
     KEEL_ARGS_HEAD;
-    /* Rotated queries: A [m, heads, head_dim]. */
+    /* Rotated queries: type A [m, heads, head_dim]. */
     const keel_tensor *q;
     /* The layer's cache. */
     const keel_kv_view *kv;
@@ -68,7 +68,7 @@ typedef struct keel_attention_scores_args {
     const keel_tensor *ranges;
     /* Weights: f32 [kv_heads, slots]. NULL without KEEL_SCORES_WEIGHTS. */
     const keel_tensor *weights;
-    /* The reduction and where it writes. */
+    /* How the op reduces the probabilities, and where it writes the scores. */
     const keel_scores *scores;
     /* Factor of the dot products. */
     float scale;
@@ -95,8 +95,8 @@ typedef struct keel_attention_scores_args {
 /* The args of key_project, key_sum and value_norms. The ops read the slots begin..end-1 of each
  * head h that are below lengths[h].
  *
- * key_project: out[h][j][:] = K_j * projection. If `projection` is NULL: K_j itself, and r is
- *              head_dim. With KEEL_KEYS_NORMS: out[h][j] = ||K_j||_2.
+ * key_project: out[h][j][:] = K_j * projection. If `projection` is NULL, the result is K_j itself,
+ *              and r is head_dim. With KEEL_KEYS_NORMS: out[h][j] = ||K_j||_2.
  * key_sum:     out[h][:] = the sum of K_j over the slots; zeros if there is no slot.
  * value_norms: out[h][j] = ||V_j||.
  *

@@ -1,10 +1,11 @@
 /* What a plugin is: one exported function, a descriptor, a table of parameters.
  *
  * A pipeline file names a plugin by its id or by the path of its file. The core opens the library
- * and calls keel_plugin_query_v0(). It returns the plugin's descriptor, a keel_plugin. The
- * descriptor has the kind of the plugin and its functions: `vtable` points to the table of this
- * kind. The core checks the values in the pipeline file against the plugin's parameter table and
- * passes them to the plugin's create function. The library stays mapped until the process ends.
+ * and calls keel_plugin_query_v0(). This function returns the descriptor of the plugin, a
+ * keel_plugin. The descriptor has the kind of the plugin and its functions: `vtable` points to the
+ * table of this kind. The core checks the values in the pipeline file against the plugin's
+ * parameter table and passes them to the plugin's create function. The library stays mapped until
+ * the process ends.
  *
  * EXAMPLE. The descriptor of a policy in C with one parameter:
  *
@@ -24,7 +25,7 @@
  *     }
  *
  * In C++, sdk_policy.hpp writes all of this for policies and allocators. Everything here exists
- * since 0.1. The tag [any] says which threads may call a function: see THREAD TAGS in abi.h. */
+ * since 0.1. */
 #ifndef KEEL_PLUGIN_H
 #define KEEL_PLUGIN_H
 
@@ -56,8 +57,9 @@ enum keel_param_type_e {
     /* One of the words in `choices`, in keel_param.s. */
     KEEL_PARAM_CHOICE = 5,
     /* A file or folder, in keel_param.s, as an absolute path. The core makes a relative path
-     * absolute. It starts at the folder of the file that names it; on the command line, at the
-     * working directory. An empty string and the words in `choices` are passed on unchanged. */
+     * absolute. A relative path in a file starts at the folder of this file. A relative path on the
+     * command line starts at the working directory. The core does not change an empty string and
+     * the words in `choices`. */
     KEEL_PARAM_PATH = 6
 };
 
@@ -66,7 +68,7 @@ enum keel_param_flags_e {
     KEEL_PARAM_REQUIRED = 1 /* There is no default: the pipeline file must give a value. */
 };
 
-/* One row of a plugin's parameter table: a parameter that a pipeline file may set. The core checks
+/* One row of a plugin's parameter table: a parameter that a pipeline file can set. The core checks
  * the values in the file against the rows, and `keel plugins show` prints the rows. A plugin does
  * not read YAML. Rows are static data of the plugin. A plugin has at most 1000 rows. The core
  * refuses a table with an invalid row, and names the row in the error. */
@@ -97,7 +99,7 @@ typedef struct keel_param_spec {
  * core owns the values; they are valid during the call. */
 typedef struct keel_param {
     keel_header h;
-    const char *key;      /* key of the row */
+    const char *key;      /* key of the parameter's row in the table */
     keel_param_type type; /* type of the row */
     uint32_t is_default;  /* 1: the value is the default. 0: the pipeline file gives it. */
     int64_t i;            /* value of INT and BOOL */
@@ -133,8 +135,8 @@ enum keel_sanitizer_e { KEEL_SANITIZER_NONE = 0,
 #define KEEL_SANITIZER_HERE KEEL_SANITIZER_NONE
 #endif
 
-/* The descriptor of a plugin. It is static const data of the plugin. The core adopts it (abi.h).
- * All members up to `vtable` are required. */
+/* The descriptor of a plugin. It is static const data of the plugin. The core copies it with
+ * keel_adopt() (abi.h). All members up to `vtable` are required. */
 typedef struct keel_plugin {
     keel_header h;
     /* The oldest ABI version of a core that the plugin works with: major << 16 | minor. */
@@ -168,15 +170,15 @@ typedef struct keel_plugin {
     const void *vtable;
     /* Returns an extension by its name: "keel.name/1", or "com.vendor.name/1" from another vendor.
      * An extension is a struct of static data that begins with a keel_header. Returns NULL if the
-     * plugin does not have the extension. get_extension may be NULL if the plugin has no
-     * extensions. [any] */
+     * plugin does not have the extension. If the plugin has no extensions, get_extension may be
+     * NULL. Thread: any thread. */
     const void *(KEEL_CALL *get_extension)(const char *id);
 } keel_plugin;
 
 /* The entry function, the only symbol that a plugin exports. It always returns the same pointer to
  * the plugin's descriptor. It returns NULL if the plugin cannot work with a core of this ABI
  * version. The function must not use a device and must not start threads or processes. The number
- * in its name is the major version of the ABI. [any] */
+ * in its name is the major version of the ABI. Thread: any thread. */
 typedef const keel_plugin *(KEEL_CALL *keel_plugin_query_fn)(uint32_t host_abi_version);
 /* The name of the entry function, with which the core finds it in a library. */
 #define KEEL_PLUGIN_QUERY_SYMBOL "keel_plugin_query_v0"

@@ -2,8 +2,8 @@
  *
  * The KV cache grows with every token. When it holds more than its budget, slots are EVICTED: their
  * keys and values are dropped. The policy only decides which slots are evicted. The core does
- * everything else: it decides when to evict (the TRIGGER) and how many slots may stay (the BUDGET),
- * computes the numbers that the policy needs, moves the slots that stay, and rotates keys to new
+ * everything else. It decides when to evict (the TRIGGER) and how many slots can stay (the BUDGET).
+ * It computes the numbers that the policy needs, moves the slots that stay, and rotates keys to new
  * positions. kv.h explains slots and positions. A policy never sees device memory.
  *
  * LIFE CYCLE
@@ -23,7 +23,7 @@
  * - The core enforces budget and protection. PROTECTED slots always stay: the first and the newest
  *   tokens, whose numbers are in the pipeline file, and pinned tokens. If the answer keeps too many
  *   slots, the core also evicts the oldest unprotected slots of the answer.
- * - A budget allocator (allocator.h) may give each head its own budget. The policy does not choose
+ * - A budget allocator (allocator.h) can give each head its own budget. The policy does not choose
  *   the budget.
  *
  * EXAMPLE. decide() of a policy that keeps the keys with the smallest norm. In create() it has set
@@ -38,8 +38,7 @@
  *         return KEEL_OK;
  *     }
  *
- * In C++, sdk_policy.hpp turns a class into such a plugin. Everything here exists since 0.1.
- * The tags [init] and [ctx] say which threads may call a function: see THREAD TAGS in abi.h. */
+ * In C++, sdk_policy.hpp turns a class into such a plugin. Everything here exists since 0.1. */
 #ifndef KEEL_POLICY_H
 #define KEEL_POLICY_H
 
@@ -78,8 +77,8 @@ typedef struct keel_geometry {
 /* Bits of keel_policy_needs.needs. Each bit fills a member of keel_policy_input. The core computes
  * only what the policy needs. If the core does not know a bit, or cannot compute it in this
  * pipeline, it refuses the policy and names the bit. Only one of WINDOW_SCORES, RUNNING_SCORES and
- * REPLAY can be set, because all three fill input.scores. REPLAY and CHUNK_SCORES exclude each
- * other. */
+ * REPLAY can be set, because all three fill input.scores. REPLAY and CHUNK_SCORES cannot be set
+ * together. */
 
 /* Requests `positions`. */
 #define KEEL_NEED_POSITIONS (1ull << 0)
@@ -136,12 +135,12 @@ enum keel_policy_output_e {
 
 /* Bits of keel_policy_needs.flags. The core refuses a policy with a bit that it does not know. */
 enum keel_policy_flags_e {
-    /* Scores of different heads and layers have the same meaning, so they may be compared. This is
+    /* Scores of different heads and layers have the same meaning, so they can be compared. This is
      * true for probabilities, but not for cosines. */
     KEEL_POLICY_COMPARABLE = 1,
     /* The policy acts once, at the end of the prompt. */
     KEEL_POLICY_PREFILL_ONLY = 2,
-    /* The policy may also act between the chunks of a prompt. So a long prompt needs less
+    /* The policy is allowed to act also between the chunks of a prompt. So a long prompt needs less
      * memory. */
     KEEL_POLICY_BLOCKWISE = 4,
     /* The policy requests to decide after each layer of a step instead of after the last layer.
@@ -151,10 +150,10 @@ enum keel_policy_flags_e {
     KEEL_POLICY_KEEPS_ALL = 16,
     /* The answer depends on the seed. An experiment repeats such a policy with several seeds. */
     KEEL_POLICY_SEEDED = 32,
-    /* With KEEL_NEED_REPLAY: the core asks for the repetition in the words of NVIDIA's kvpress. The
-     * end of the question in the model's chat template (without a template: a line break) comes
-     * before the piece that is repeated. Tokens of the template before the first question are not
-     * repeated. */
+    /* KEEL_NEED_REPLAY: the core asks the model to repeat its context, in the words of NVIDIA's
+     * kvpress. The model repeats the context in pieces. Before each piece, the core inserts the end
+     * of the question in the model's chat template. If there is no template, the core inserts a
+     * line break. Tokens of the template before the first question are not repeated. */
     KEEL_POLICY_KVPRESS_WORDS = 64
 };
 
@@ -174,8 +173,8 @@ typedef struct keel_policy_needs {
      * else 0 to 4096. The core cuts a prompt into chunks so that the last chunk has this many
      * tokens, if the prompt is long enough. 0: the scores use no window. */
     uint32_t window;
-    /* How the probabilities of several queries become one number, for window and running scores:
-     * keel_reduce_e (ops_attention.h), SUM, MEAN or MAX. */
+    /* How the probabilities of several queries become one number: keel_reduce_e (ops_attention.h),
+     * SUM, MEAN or MAX. Used for window and running scores. */
     uint32_t reduce_queries;
     /* How the probabilities of the query heads of a KV head become one number: NONE, SUM, MEAN or
      * MAX. Used for window, running and chunk scores. NONE is allowed only for window scores: then
@@ -185,7 +184,7 @@ typedef struct keel_policy_needs {
      * protected prefix. The core uses this number if the pipeline file has no budget. 0: the
      * pipeline file must have a budget. */
     uint32_t own_budget;
-    /* Columns r of `projection`. With KEEL_NEED_KEY_PROJECT. */
+    /* Number of columns of `projection`, called r. With KEEL_NEED_KEY_PROJECT. */
     uint32_t projection_cols;
     /* The matrix for KEEL_NEED_KEY_PROJECT: f32 [head_dim, r]. The policy owns it; it is valid
      * until destroy. */
@@ -195,17 +194,19 @@ typedef struct keel_policy_needs {
      * allocator may give a head one slot less, which leaves only the slots that always stay. 0: the
      * policy works with any budget. */
     uint32_t least_budget;
-    /* KEEL_NEED_QUERY_STATS: number of queries at the start of the sequence that are left out. */
+    /* KEEL_NEED_QUERY_STATS: number of queries at the start of the sequence that query_sum and
+     * query_second leave out. */
     uint32_t skip_queries;
-    /* KEEL_NEED_CHUNK_SCORES: tokens of a piece, at least 1. */
+    /* KEEL_NEED_CHUNK_SCORES: number of tokens of a piece of the prompt, at least 1. */
     uint32_t chunk;
-    /* KEEL_NEED_REPLAY: tokens of the context that the model repeats at a time, at least 1. */
+    /* KEEL_NEED_REPLAY: number of tokens that the model repeats at a time, at least 1. They are a
+     * piece of the context. */
     uint32_t replay_chunk;
     /* KEEL_NEED_REPLAY: the lead, a number of tokens below replay_chunk. Each repetition except the
      * first begins with the lead: the last tokens of the previous piece. */
     uint32_t replay_lead;
-    /* KEEL_NEED_REPLAY: number of first slots that the repeating tokens attend to, in addition to
-     * the piece that they repeat and to each other. */
+    /* KEEL_NEED_REPLAY: number of slots at the front of the cache that the repeating tokens attend
+     * to. They also attend to the piece that they repeat, and to each other. */
     uint32_t replay_sinks;
 } keel_policy_needs;
 
@@ -225,9 +226,8 @@ enum keel_trigger_e {
 
 /* The layer for which decide() is called, with its inputs. The core owns the struct and the arrays.
  * They are valid during the call. Arrays are in host memory. In the shapes below, `stride` is the
- * dimension of
- * the slots: the entry for slot j of head h is array[h * stride + j]. Only the entries of slots
- * below lengths[h] have a meaning. An array that needs.needs does not request is NULL. */
+ * dimension of the slots: the entry for slot j of head h is array[h * stride + j]. Only the entries
+ * of slots below lengths[h] have a meaning. An array that needs.needs does not request is NULL. */
 typedef struct keel_policy_input {
     keel_header h;
     /* Why the core evicts. */
@@ -251,7 +251,7 @@ typedef struct keel_policy_input {
      * an allocator that reads scores, the budget is not divided yet, so each entry is the
      * average. */
     const int32_t *budgets;
-    /* 1: the slot is protected, so it stays whatever the policy answers. Shape
+    /* 1: the slot is protected, so it stays even if the policy's answer does not keep it. Shape
      * [kv_heads, stride]. */
     const uint8_t *protected_mask;
     /* Position that RoPE encoded in the key of each slot, rising. If the core has rotated a key to
@@ -271,13 +271,14 @@ typedef struct keel_policy_input {
     const float *key_project;
     /* Sum of the queries before RoPE. Shape [heads, head_dim]. */
     const float *query_sum;
-    /* Sum of q q^T over these queries; the mean is not subtracted. Shape [heads, head_dim,
-     * head_dim]. */
+    /* Sum of q q^T over the queries of query_sum; the mean is not subtracted. Shape [heads,
+     * head_dim, head_dim]. */
     const float *query_second;
     /* The keys. Shape [kv_heads, stride, head_dim]. */
     const float *keys;
-    /* Number of queries in query_sum and query_second; without KEEL_NEED_QUERY_STATS, in `scores`.
-     * It may be below needs.window, for example after a short prompt. */
+    /* Number of queries in query_sum and query_second. Without KEEL_NEED_QUERY_STATS: number of
+     * queries in `scores`. The number can be below needs.window, for example after a short prompt.
+     * */
     int64_t query_count;
     /* Dot product of each key with the key_sum of its head. Shape [kv_heads, stride]. */
     const float *key_anchor;
@@ -302,9 +303,9 @@ typedef struct keel_policy_decision {
     /* KEEL_OUTPUT_KEEP: length of each list. Shape [kv_heads]. */
     int32_t *keep_count;
     /* KEEL_OUTPUT_SCORES: the core sets all entries to 0 before the call. The policy sets 1 for
-     * slots that stay whatever their score, such as sinks or an observation window. Shape
-     * [kv_heads, stride]. If these slots and the protected slots together do not fit into the
-     * budget, the protected slots stay, and of these slots only the newest stay. */
+     * slots that stay at any score, such as sinks or an observation window. Shape [kv_heads,
+     * stride]. If the slots marked 1 and the protected slots together do not fit into the budget,
+     * the protected slots stay, and only the newest of the marked slots. */
     uint8_t *stay;
 } keel_policy_decision;
 
@@ -315,41 +316,41 @@ typedef struct keel_policy {
     /* Makes the state of a new sequence in *out, and fills *needs (keel_emit in abi.h). `params`
      * are n_params values, one for each row of the plugin's table. `seed` is the seed of the run.
      * `host` is valid until destroy. Only create may read files. On an error, *out is not used.
-     * [init] */
+     * Thread: no other create call of the plugin at the same time. */
     keel_status(KEEL_CALL *create)(const keel_host *, const keel_geometry *,
                                    const keel_param *const *params, uint32_t n_params,
                                    uint64_t seed, keel_policy_needs *needs,
                                    keel_policy_state **out);
-    /* Frees the state. NULL is allowed. [ctx] */
+    /* Frees the state. NULL is allowed. Thread: one call at a time on a state. */
     void(KEEL_CALL *destroy)(keel_policy_state *);
     /* Decides which slots of one layer stay. Called for the layers in rising order; with
      * KEEL_KEEP_TOKEN once, for the first layer. If an answer keeps more slots than the budget, the
      * core evicts the oldest unprotected slots. An answer with fewer slots than the budget is
-     * allowed. [ctx] */
+     * allowed. Thread: one call at a time on a state. */
     keel_status(KEEL_CALL *decide)(keel_policy_state *, const keel_policy_input *,
                                    keel_policy_decision *);
 
     /* ---- optional ---- */
 
-    /* Resets the state for an empty sequence. NULL: the core destroys the state and creates a new
-     * one. [ctx] */
+    /* Resets the state for an empty sequence. If reset is NULL, the core destroys the state and
+     * creates a new one. Thread: one call at a time on a state. */
     keel_status(KEEL_CALL *reset)(keel_policy_state *);
     /* Makes an independent copy of the state in *out, for a second sequence that continues from the
-     * same prompt. NULL: the state depends only on the parameters and the seed, so the core creates
-     * a new state. A policy with fork but without save cannot be saved: the core refuses to save
-     * its sessions. [ctx] */
+     * same prompt. If fork is NULL, the state depends only on the parameters and the seed, so the
+     * core creates a new state. A policy with fork but without save cannot be saved: the core
+     * refuses to save its sessions. Thread: one call at a time on a state. */
     keel_status(KEEL_CALL *fork)(const keel_policy_state *, keel_policy_state **out);
-    /* Called after the tokens from position `position` on were removed. NULL: the state does not
-     * depend on
-     * them. [ctx] */
+    /* Called after the tokens from position `position` on were removed. If truncate is NULL, the
+     * state does not depend on the tokens. Thread: one call at a time on a state. */
     keel_status(KEEL_CALL *truncate)(keel_policy_state *, int64_t position);
-    /* Writes the state as bytes. If `data` is NULL, only writes the number of bytes to *size.
-     * Otherwise *size is the size of `data` on entry, and the number of written bytes on return,
-     * which is at most that size. At most 1 GiB. [ctx] */
+    /* Writes the state as bytes, at most 1 GiB. If `data` is NULL, save only writes the number of
+     * bytes to *size. Otherwise, *size on entry is the size of `data`. On return it is the number
+     * of written bytes, which is at most the size on entry. Thread: one call at a time on a
+     * state. */
     keel_status(KEEL_CALL *save)(const keel_policy_state *, void *data, uint64_t *size);
-    /* Replaces the state by a state that save() wrote. The bytes come from a file that may be
-     * damaged or changed, so load must check them. Required if save is not NULL. If both are NULL,
-     * no state is saved (see fork). [ctx] */
+    /* Replaces the state by a state that save() wrote. The bytes come from a file that can be
+     * damaged or changed, so load must check them. Required if save is not NULL. If both functions
+     * are NULL, no state is saved (see fork). Thread: one call at a time on a state. */
     keel_status(KEEL_CALL *load)(keel_policy_state *, const void *data, uint64_t size);
 } keel_policy;
 

@@ -1,6 +1,6 @@
 // C++17 helpers for authors of plugins: errors, parameters, memory, tensors, threads.
 //
-// They are optional, and header-only: a plugin may also be written against the C headers alone. The
+// They are optional, and header-only: a plugin can also be written against the C headers alone. The
 // helpers keep C++ exceptions inside the plugin and turn them into a status and a message. They use
 // only standard headers. For policies and budget allocators, use sdk_policy.hpp, which writes whole
 // plugins.
@@ -53,7 +53,7 @@ namespace keel::sdk {
 // nothing.
 class Failure : public std::exception {
   public:
-    // With this text; it is copied.
+    // Makes a Failure with this status and a copy of `text`.
     Failure(keel_status status, const char *text) noexcept : status_(status) {
         std::snprintf(text_, sizeof text_, "%s", text);
     }
@@ -75,8 +75,9 @@ struct Outcome {
     keel_status status = KEEL_OK;
     char text[252] = {};
 
-    // Call it inside a catch block. Takes the status and the text of a Failure. std::bad_alloc
-    // becomes KEEL_E_OUT_OF_MEMORY, and all other exceptions become KEEL_E_INTERNAL.
+    // Takes over the exception that is being handled. Call it inside a catch block. A Failure gives
+    // its status and text. std::bad_alloc becomes KEEL_E_OUT_OF_MEMORY, and all other exceptions
+    // become KEEL_E_INTERNAL.
     void take_current_exception() noexcept {
         try {
             throw;
@@ -90,7 +91,7 @@ struct Outcome {
             set(KEEL_E_INTERNAL, "the plugin threw an exception that is not a std::exception");
         }
     }
-    // The text is cut to 251 bytes.
+    // Sets the status and the text. The text is cut to 251 bytes.
     void set(keel_status why, const char *message) noexcept {
         status = why;
         std::snprintf(text, sizeof text, "%s", message);
@@ -161,8 +162,8 @@ struct Slot<Function, Result (*)(First, Rest...) noexcept> {
 };
 
 // slot<function> is a function pointer for a table: a C function that calls `function` and never
-// throws. It also fits the body of keel_plugin_query_v0: then an exception gives NULL, which means
-// that the plugin refuses the core.
+// throws. slot<> also fits the body of keel_plugin_query_v0. There an exception gives NULL, which
+// means that the plugin refuses the core.
 template <auto Function>
 inline constexpr auto slot = &Slot<Function>::call;
 
@@ -241,7 +242,8 @@ class HostArray {
 // ---- tensors -----------------------------------------------------------------------------------
 
 // The elements of a tensor in memory that the plugin can read. T is the C++ type of a plain element
-// type, such as float; const for inputs. It owns nothing: tensor and memory must outlive it.
+// type, such as float. For inputs, T is const. A View owns nothing: tensor and memory must outlive
+// it.
 template <typename T>
 class View {
     using Byte = std::conditional_t<std::is_const_v<T>, const unsigned char, unsigned char>;
@@ -264,8 +266,8 @@ class View {
             n *= tensor_->shape[d];
         return n;
     }
-    // First element of a row. The index counts over all outer dimensions; the outermost dimension
-    // changes slowest. The elements of a row are contiguous.
+    // First element of a row. `index` counts the rows over all outer dimensions; the outermost
+    // dimension changes slowest. The elements of a row are contiguous.
     T *row(int64_t index) const noexcept {
         Byte *at = start_;
         for (uint32_t d = tensor_->rank - 1; d-- > 0;) {
@@ -282,10 +284,10 @@ class View {
 
 // ---- threads -----------------------------------------------------------------------------------
 
-// Calls fn(begin, end) on the host's workers. The ranges cover 0..n-1 once, and each has at least
-// `grain` elements (fewer only if n is smaller). Returns when all calls have returned. If fn
-// throws, the first exception becomes the status and the message. Must not be called inside another
-// region; this gives KEEL_E_INVALID_ARG.
+// Calls fn(begin, end) on the host's workers. The ranges [begin, end) together cover 0..n-1 once.
+// Each range has at least `grain` elements (fewer only if n is smaller). Returns when all calls
+// have returned. If fn throws, the first exception becomes the status and the message. Must not be
+// called inside another region: this gives KEEL_E_INVALID_ARG.
 template <typename Fn>
 keel_status parallel_for(const keel_host *host, int64_t n, int64_t grain, const Fn &fn) noexcept {
     if (n <= 0) return KEEL_OK;

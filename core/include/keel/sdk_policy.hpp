@@ -1,5 +1,5 @@
-// C++17 helpers for authors of policies and budget allocators. They are header-only and optional.
-// policy.h and allocator.h describe the interface below them.
+// C++17 helpers for authors of policies and budget allocators. The helpers are header-only and
+// optional. policy.h and allocator.h describe the C interface that the helpers use.
 //
 // HOW IT WORKS. You write a class. One macro makes a whole plugin of it: entry symbol, descriptor,
 // parameter table, table of functions. An object of the class is the state of one sequence: the
@@ -31,27 +31,30 @@
 //   };
 //   KEEL_POLICY_PLUGIN(Norms)
 //
-// WHAT THE CLASS HAS. `info`; `params`, if it has parameters; the constructor; decide(). It may
-// also have the members below. For each of these members that the class has, the plugin's table of
-// functions gets the function of the same name. For the others, the table has NULL.
+// WHAT THE CLASS HAS. The class must have `info`, the constructor and decide(). It must have
+// `params` if the policy has parameters. The class can also have the members below. For each member
+// below that the class has, the plugin's table gets the function of the same name. For each member
+// that the class does not have, the table has NULL.
 //   void reset();                              the sequence starts again; without reset() the
 //                                              host destroys the object and constructs another
 //   void truncate(int64_t position);           the tokens from `position` on were removed
 //   std::vector<unsigned char> save() const;   returns the object's state as bytes
 //   void load(const unsigned char *, size_t);  sets the state from these bytes; required with
 //                                              save()
-// If the class has save(), the table also gets fork, which uses the copy constructor. A class whose
-// objects hold only the parameters needs none of these.
+// If the class has save(), the table also gets fork, which uses the copy constructor. If the
+// objects of a class hold only the parameters, the class needs none of the members above.
 //
-// DEFAULTS. The constructor gets `needs` with these values and changes only what differs:
+// DEFAULTS. The constructor gets `needs` with these values, and changes only the values that
+// differ:
 //   granularity   KEEL_KEEP_HEAD_EQUAL: each KV head keeps slots of its own; all heads of a
 //                 layer keep the same number
 //   output        KEEL_OUTPUT_SCORES: decide() writes a score for each slot
 //   all others    0
 // A policy that never evicts derives from KeepsAll and needs no decide().
 //
-// ERRORS. Constructor and members may throw. The helpers catch all exceptions: Failure keeps its
-// status and text, std::bad_alloc becomes KEEL_E_OUT_OF_MEMORY, others become KEEL_E_INTERNAL.
+// ERRORS. The constructor and the members are allowed to throw. The helpers catch all exceptions. A
+// Failure keeps its status and text. std::bad_alloc becomes KEEL_E_OUT_OF_MEMORY, and every other
+// exception becomes KEEL_E_INTERNAL.
 //
 // Everything here exists since 0.1.
 #ifndef KEEL_SDK_POLICY_HPP
@@ -76,7 +79,8 @@ struct PluginInfo {
 
 // The argument of the constructor of a policy or an allocator.
 struct Setup {
-    // Valid as long as the object. All other members are valid during the constructor only.
+    // Valid as long as the object of the policy or allocator exists. The other members of Setup are
+    // valid only during the constructor.
     const keel_host *host;
     // The sizes of the model. Members that an older host does not know are 0 or NULL.
     const keel_geometry &geometry;
@@ -86,7 +90,7 @@ struct Setup {
     uint64_t seed;
 };
 
-// A struct of the ABI: its header is set, all other members are 0.
+// Makes a struct of the ABI: its header is set, all other members are 0.
 template <typename T>
 T blank() noexcept {
     T out{};
@@ -96,12 +100,13 @@ T blank() noexcept {
 
 // ---- a policy's view of one layer --------------------------------------------------------------
 
-// The input of decide(): keel_policy_input (policy.h) with checks. Valid during the call.
+// The input of decide(): keel_policy_input (policy.h) with checks. The input is valid only during
+// the call of decide().
 //
 // A function that returns an array throws Failure(KEEL_E_INVALID_ARG) with the array's name if the
-// host did not pass this array. Then `needs` does not request it, or the host is too old. h is the
-// number of a KV head. An array of head h has entries for the slots 0..length(h)-1; entries after
-// these have no meaning.
+// host did not pass this array. In this case `needs` does not request the array, or the host is too
+// old. h is the number of a KV head. An array of head h has entries for the slots 0..length(h)-1.
+// Entries after these slots have no meaning.
 class PolicyInput {
   public:
     // Throws Failure(KEEL_E_VERSION) if the struct has another major version or is too small.
@@ -117,18 +122,19 @@ class PolicyInput {
     uint32_t layer() const noexcept { return in_.layer; }
     uint32_t kv_heads() const noexcept { return in_.kv_heads; }
     uint32_t heads() const noexcept { return in_.heads; }
-    // Query heads of a KV head.
+    // Number of query heads that share a KV head.
     uint32_t group() const noexcept { return in_.kv_heads == 0 ? 0 : in_.heads / in_.kv_heads; }
     // Position of the next token: the number of tokens so far.
     int64_t next_position() const noexcept { return in_.next_position; }
     int64_t stride() const noexcept { return in_.stride; }
-    // Number of queries in query_sum() and query_second(), or else in scores().
+    // Number of queries in query_sum() and query_second(). Without KEEL_NEED_QUERY_STATS: in
+    // scores().
     int64_t query_count() const noexcept { return in_.query_count; }
-    // Slots in use.
+    // Number of slots of the head in use.
     int32_t length(uint32_t h) const noexcept { return in_.lengths[h]; }
-    // Slots that may stay, protected ones included.
+    // Number of slots of the head that may stay, including protected slots.
     int32_t budget(uint32_t h) const noexcept { return in_.budgets[h]; }
-    // Returns true if the slot stays whatever the policy answers.
+    // Returns true if the slot is protected. It stays even if the policy's answer does not keep it.
     bool is_protected(uint32_t h, int64_t slot) const noexcept {
         return in_.protected_mask[h * in_.stride + slot] != 0;
     }
@@ -137,7 +143,7 @@ class PolicyInput {
     const int32_t *positions(uint32_t h) const {
         return row(in_.positions, "positions", h * in_.stride);
     }
-    // L2 norms of keys and of values.
+    // L2 norms of the keys or of the values of a head.
     const float *key_norms(uint32_t h) const {
         return row(in_.key_norms, "key_norms", h * in_.stride);
     }
@@ -172,7 +178,7 @@ class PolicyInput {
     const float *query_sum(uint32_t head, uint32_t head_dim) const {
         return row(in_.query_sum, "query_sum", int64_t{head} * head_dim);
     }
-    // Sum of q q^T over these queries: [head_dim, head_dim].
+    // Sum of q q^T over the queries of query_sum(): [head_dim, head_dim].
     const float *query_second(uint32_t head, uint32_t head_dim) const {
         return row(in_.query_second, "query_second", int64_t{head} * head_dim * head_dim);
     }
@@ -189,11 +195,11 @@ class PolicyInput {
 };
 
 // The output of decide(): keel_policy_decision (policy.h) with checks. With KEEL_OUTPUT_SCORES use
-// scores() and stay(), with KEEL_OUTPUT_KEEP use keep() and kept(). h is the number of a KV head.
-// With granularity TOKEN or LAYER, h is 0. Valid during the call.
+// scores() and stay(). With KEEL_OUTPUT_KEEP use keep() and kept(). h is the number of a KV head.
+// With granularity TOKEN or LAYER, h is 0. The output is valid only during the call of decide().
 class PolicyDecision {
   public:
-    // `stride` and `lengths`: pass the values of the input. stay_first() and stay_last() need the
+    // `stride` and `lengths` are the values of the input. stay_first() and stay_last() need the
     // lengths. Throws Failure(KEEL_E_VERSION) if the struct has another major version or is too
     // small.
     PolicyDecision(const keel_policy_decision *decision, int64_t stride,
@@ -213,7 +219,7 @@ class PolicyDecision {
                           "the host expects keep-lists, not scores; declare KEEL_OUTPUT_SCORES");
         return out_.scores + h * stride_;
     }
-    // Marks the slots begin..end-1: they stay whatever their score. The range may be empty. Throws
+    // Marks the slots begin..end-1: they stay at any score. The range may be empty. Throws
     // Failure(KEEL_E_VERSION) if the host is older than this function.
     void stay(uint32_t h, int64_t begin, int64_t end) {
         if (begin >= end) return;
@@ -222,8 +228,8 @@ class PolicyDecision {
                           "the host is older than this policy and has no array stay; update Keel");
         std::memset(out_.stay + h * stride_ + begin, 1, static_cast<size_t>(end - begin));
     }
-    // Mark the oldest or the newest n slots: they stay whatever their score. If the head has fewer
-    // slots, all stay.
+    // Mark the oldest or the newest n slots: they stay at any score. If the head has fewer slots,
+    // all slots stay.
     void stay_first(uint32_t h, int64_t n) { stay(h, 0, std::min(n, length(h))); }
     void stay_last(uint32_t h, int64_t n) {
         stay(h, std::max<int64_t>(0, length(h) - n), length(h));
@@ -236,7 +242,7 @@ class PolicyDecision {
                           "the host expects scores, not keep-lists; declare KEEL_OUTPUT_KEEP");
         return out_.keep + h * stride_;
     }
-    // Sets the length of that list.
+    // Sets the length of the list of head h.
     void kept(uint32_t h, int32_t count) { out_.keep_count[h] = count; }
 
   private:
@@ -357,7 +363,7 @@ inline std::vector<int64_t> share_out(std::vector<double> weights,
 
 namespace detail {
 
-// Which optional members a class has.
+// Tests which optional members a class has.
 template <typename T, typename = void>
 struct HasReset : std::false_type {};
 template <typename T>
@@ -539,7 +545,7 @@ struct AllocatorSlots {
     }
 };
 
-// The descriptor of class T.
+// Makes the descriptor of class T.
 template <typename T>
 keel_plugin describe(keel_plugin_kind kind, const void *vtable) noexcept {
     auto p = blank<keel_plugin>();
@@ -598,7 +604,7 @@ const keel_allocator &allocator_table() noexcept {
     return table;
 }
 
-// The descriptors. Static data.
+// The descriptors of a policy class and of an allocator class. Static data.
 template <typename T>
 const keel_plugin *policy_plugin() noexcept {
     static const keel_plugin plugin = detail::describe<T>(KEEL_PLUGIN_POLICY, &policy_table<T>());

@@ -18,8 +18,7 @@
  *     t.shape[0] = 8, t.shape[1] = 128;
  *     t.stride[0] = 128 * 4;            // in bytes; stride[1] is not read
  *
- * Everything here exists since 0.1. All functions are [any]: any thread may
- * call them at any time (THREAD TAGS in abi.h). */
+ * Everything here exists since 0.1. Thread of all functions: any thread. */
 #ifndef KEEL_TENSOR_H
 #define KEEL_TENSOR_H
 
@@ -206,7 +205,7 @@ typedef struct keel_tensor {
      * buffer: the side that created the buffer destroys it after the last use. */
     keel_buffer *buffer;
     /* Bytes from the start of the buffer to element 0. It is a multiple of the element's size (for
-     * block types: of 2). A backend may need more alignment: its ops then return KEEL_E_UNSUPPORTED
+     * block types: of 2). A backend can need more alignment: its ops then return KEEL_E_UNSUPPORTED
      * for this view, and the core copies the tensor. */
     uint64_t offset;
     /* Type of the elements. */

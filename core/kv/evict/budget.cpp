@@ -54,8 +54,8 @@ Budget::Budget(const CacheConfig &config, const keel_policy_needs &needs, const 
     }
 }
 
-// Returns the number of blocks per head that fit in `bytes`, together with the policy's state for
-// these blocks.
+// Returns the number of blocks per head that fit in `bytes`. The policy's state for these blocks
+// must fit in `bytes` too.
 int64_t Budget::blocks_in(double bytes, const State &state) const {
     const auto row = static_cast<double>(block_row_bytes_);
     auto most = static_cast<int64_t>(std::min(std::floor(bytes / row), 0x1p30));
@@ -64,7 +64,7 @@ int64_t Budget::blocks_in(double bytes, const State &state) const {
         const auto slots = std::min(blocks * shape_.block_slots, shape_.max_slots);
         return static_cast<double>(blocks) * row + static_cast<double>(state(slots)) <= bytes;
     };
-    int64_t least = 0; // invariant of the search: `least` blocks fit, or it is 0
+    int64_t least = 0; // invariant of the search: `least` blocks fit, or `least` is 0
     while (least < most) {
         const int64_t middle = least + (most - least + 1) / 2;
         if (fits(middle)) {
@@ -76,12 +76,11 @@ int64_t Budget::blocks_in(double bytes, const State &state) const {
     return least;
 }
 
-// Returns the number of slots per head that an eviction may leave without the risk that the blocks
-// in use exceed the budget in MiB. It leaves room for the slots that are added until the next
-// eviction.
+// Returns the number of slots per head that an eviction may leave. More slots are added until the
+// next eviction. Even then the blocks in use must not exceed the budget in MiB.
 int64_t Budget::slots_of_mib(const AllocatorForm &allocator, int64_t step_tokens,
                              const State &state) {
-    // If heads have unequal lengths, each head may leave a part of a block unused.
+    // If heads have unequal lengths, each head can leave a part of a block unused.
     const bool listed = needs_.output == KEEL_OUTPUT_KEEP && needs_.granularity != KEEL_KEEP_TOKEN;
     const bool uneven = allocator.uneven || listed || needs_.granularity == KEEL_KEEP_HEAD_RAGGED;
     least_blocks_ = uneven ? 2 : 1;
@@ -90,14 +89,14 @@ int64_t Budget::slots_of_mib(const AllocatorForm &allocator, int64_t step_tokens
     mib_slots_ = static_cast<int64_t>(std::min(usable * shape_.block_slots, 1e9));
     const bool prefill_only = has_flag(needs_, KEEL_POLICY_PREFILL_ONLY);
     const bool in_prompt = has_flag(needs_, KEEL_POLICY_BLOCKWISE) && config_.at_budget;
-    // One step adds at most this number of slots. The budget must leave room for them.
+    // One step adds at most this number of slots. The budget must leave room for these slots.
     int64_t step = 0;
     if (!prefill_only) step = in_prompt ? std::clamp<int64_t>(mib_slots_ / 8, 1, step_tokens) : 1;
     const int64_t room = mib_slots_ - step;
     int64_t tokens = room;
     if (!prefill_only && config_.at_budget) {
-        // Room for the slots that are added before the trigger fires. The default slack is an
-        // eighth of the budget, so the budget is 8/9 of the room.
+        // Leaves room for the slots that are added before the trigger fires. The default slack is
+        // an eighth of the budget, so the budget is 8/9 of the room.
         tokens = config_.slack ? room - *config_.slack : room * 8 / 9;
     } else if (!prefill_only && config_.every_n) {
         tokens = room - *config_.every_n;

@@ -47,7 +47,7 @@ void BudgetShares::share_by_scores(int64_t target, const KvCache &cache,
 }
 
 // Asks the allocator to divide the budget. `input` may have scores. Before the call, budgets_ has
-// equal shares; the call writes the result to budgets_.
+// equal shares. After the call, budgets_ has the shares that the allocator chose.
 void BudgetShares::ask(keel_allocator_input &input, const KvCache &cache,
                        const ProtectedTokens &tokens) {
     const KvShape &s = setup_.shape();
@@ -71,8 +71,8 @@ void BudgetShares::ask(keel_allocator_input &input, const KvCache &cache,
     check_agreement();
 }
 
-// Checks that heads have equal shares if they share a keep-list or must keep equal numbers of
-// slots.
+// Some heads share a keep-list or must keep equal numbers of slots. Checks that such heads have
+// equal shares.
 void BudgetShares::check_agreement() const {
     const uint32_t kv_heads = setup_.shape().kv_heads;
     const keel_granularity granularity = setup_.needs().granularity;

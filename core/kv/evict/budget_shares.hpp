@@ -21,13 +21,14 @@ class BudgetShares {
 
     // `target`: slots per head on average.
     void share_evenly(int64_t target);
-    // Asks the allocator, if there is one.
+    // Divides the budget with the allocator, or evenly if there is no allocator.
     void share(int64_t target, const KvCache &cache, const ProtectedTokens &tokens);
-    // Asks an allocator that weighs the policy's scores. `layers`: the answers of all layers.
+    // Divides the budget with an allocator that uses the policy's scores. `layers`: the answers of
+    // all layers.
     void share_by_scores(int64_t target, const KvCache &cache, const ProtectedTokens &tokens,
                          std::span<LayerDecision> layers);
 
-    // The shares of the heads of a layer, [kv_heads].
+    // Returns the shares of the heads of a layer, [kv_heads].
     std::span<const int32_t> of_layer(uint32_t layer) const;
     // Returns true if any head holds more slots than its share.
     bool any_above(const KvCache &cache) const;

@@ -52,7 +52,8 @@ bool CacheManager::can_take(int64_t n, bool prompt, std::string *why) const {
     return false;
 }
 
-// Whether there is room for a repetition of the prompt after n more tokens.
+// Returns true if the model can repeat the prompt after n more tokens (KEEL_NEED_REPLAY): the cache
+// has room for the repeated tokens.
 bool CacheManager::can_repeat_context(int64_t n, std::string *why) const {
     if (!setup_.needs(KEEL_NEED_REPLAY) || forward_ == nullptr) return true;
     const int64_t room = ContextRepeat::room(setup_, *forward_, seen_ + n);
@@ -71,7 +72,8 @@ int64_t CacheManager::next_chunk(int64_t left, int64_t preferred) const {
     const int64_t window = setup_.needs().window;
     const int64_t after = left - n;
     if (after > 0 && after < window) n = std::max<int64_t>(1, std::min(n, left - window));
-    // A piece whose attention a policy reads is never split.
+    // A policy can read the attention within pieces of the prompt (chunk_scores). Then a piece is
+    // never split.
     if (n < left && setup_.collected().chunks) {
         const int64_t over = (seen_ + n) % setup_.collected().chunks->tokens;
         if (over < n) n -= over;
@@ -124,7 +126,7 @@ StepTap *CacheManager::begin_step(int64_t n, StepKind kind) {
 }
 
 std::span<const EvictionRecord> CacheManager::after_step(StepKind kind) {
-    // includes the data that the step collected for the policy
+    // the peak includes the data that the step collected for the policy
     peaks_.note(bytes_in_use(), policy_bytes());
     caches_.hold_windows();
     std::span<const EvictionRecord> records = answer_pressure(kind);
@@ -178,8 +180,8 @@ std::span<const EvictionRecord> CacheManager::run(const Firing &firing) {
     return eviction_->records();
 }
 
-// Lets the model repeat its context and computes scores from that; inputs_ passes the scores to the
-// policy. Returns false if it was cancelled.
+// Lets the model repeat its context, and computes scores from the repetition. inputs_ passes the
+// scores to the policy. Returns false if the repetition was cancelled.
 bool CacheManager::repeat_context() {
     if (forward_ == nullptr)
         throw_error(ErrorKind::internal,
@@ -208,12 +210,12 @@ void CacheManager::protect_prefix(int64_t tokens, std::string_view what) {
         throw_error(ErrorKind::internal,
                     "a prefix can be protected only in an empty cache, found {} tokens", seen_);
     const int64_t prefix = std::max(tokens, setup_.config().protect_prefix);
-    // If the policy keeps all slots, only forks use the prefix.
+    // If the policy keeps all slots, only forks of the sequence use the prefix.
     if (!setup_.keeps_all()) check_prefix(setup_.config(), setup_.budget(), prefix, what);
     set_prefix(prefix);
 }
 
-// The cache must be empty, or no eviction may have rotated its keys to new positions.
+// The cache must be empty, or no eviction can have rotated its keys to new positions.
 void CacheManager::set_prefix(int64_t prefix) {
     tokens_.set_prefix(prefix);
     if (rerotation_) rerotation_ = std::make_unique<Rerotation>(setup_, placement_, prefix);
@@ -369,8 +371,8 @@ std::unique_ptr<CacheManager> CacheManager::begin_move(PolicySetup &setup,
 uint64_t CacheManager::finish_move(CacheManager &to) {
     const uint64_t bytes = to.caches_.take_rows(caches_);
     to.setup_.executor().stream().wait();
-    // The policy's state is on the host, so it is moved without a change. It refers to this
-    // manager's setup, which lives as long as the pipeline.
+    // The policy's state is on the host, so it is moved without a change. The state refers to this
+    // manager's setup, which exists as long as the pipeline.
     if (eviction_) to.eviction_->take_over(*eviction_);
     to.tokens_.copy_from(tokens_);
     to.clock_.copy_from(clock_, true);

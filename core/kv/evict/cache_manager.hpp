@@ -56,69 +56,73 @@ class CacheManager {
 
     // Returns true if there is room for n more tokens, in steps of the sizes that next_chunk()
     // gives. `prompt`: true if the tokens are part of a prompt. (A policy that acts only at the end
-    // of a prompt makes no room during it.) If there is no room, `why` gets a text with the limit
-    // and the key to change.
+    // of a prompt makes no room during the prompt.) If there is no room, `why` gets a text with the
+    // limit and the key to change.
     bool can_take(int64_t n, bool prompt, std::string *why = nullptr) const;
-    // The number of prompt tokens that the next step should take: at most `left`, at most
-    // `preferred`, and no more than fit after the policy has made room. The prompt's last chunk
-    // always has all queries of the window that the policy reads.
+    // Returns the number of prompt tokens that the next step should take. The number is at most
+    // `left` and at most `preferred`. All these tokens fit after the policy has made room. The
+    // prompt's last chunk always has all queries of the window that the policy reads.
     int64_t next_chunk(int64_t left, int64_t preferred) const;
 
     // If n tokens do not fit and the policy may act now, evicts slots and returns the records of
     // the eviction. If the tokens still do not fit, throws Error(resource) with the key to change.
-    // Then evictions are the only change.
+    // Before this error, the cache changes only by the eviction.
     std::span<const EvictionRecord> before_append(int64_t n, StepKind kind);
-    // RoPE positions of the next n tokens, [n], equal for all heads. A token's position is its
-    // number since the start of the sequence, even if keys are rotated again (see Rerotation).
-    // Valid until the next call.
+    // Returns the RoPE positions of the next n tokens, [n], equal for all heads. A token's position
+    // is its number since the start of the sequence, even if keys are rotated to new positions (see
+    // Rerotation). The result is valid until the next call.
     std::span<const int32_t> next_positions(int64_t n);
     // Takes slots for n tokens at next_positions. Call it between before_append and the step.
     void append(int64_t n);
     // Call it between append() and the step's ops. Returns the tap that receives the by-products of
-    // the step for the policy. NULL: the policy needs none. Valid for this step.
+    // the step for the policy. Returns NULL if the policy needs no by-products. The tap is valid
+    // for this step.
     StepTap *begin_step(int64_t n, StepKind kind);
-    // Call it after all ops of the step were queued. It fires triggers and evicts. The records, one
-    // per layer, are valid until the next call.
+    // Call it after all ops of the step were queued. Fires triggers and evicts. Returns one record
+    // for each layer from which slots were evicted. The records are valid until the next call.
     std::span<const EvictionRecord> after_step(StepKind kind);
 
     // A speculative step: one token, queued before the previous decode step's after_step().
-    // can_append_ahead() says whether it can be undone: the previous step evicts nothing, and the
-    // speculative step allocates nothing and records nothing for the policy. append_ahead() makes
-    // the slot; the step's position is next_positions(1). After it call either keep_ahead() or
-    // drop_ahead(), before anything else.
+    // can_append_ahead() returns true if the speculative step can be undone: the previous step
+    // evicts nothing, and the speculative step allocates nothing and records nothing for the
+    // policy. append_ahead() makes the slot; the step's position is next_positions(1). After
+    // append_ahead() call either keep_ahead() or drop_ahead(), before anything else.
     bool can_append_ahead() const;
     void append_ahead();
     void keep_ahead();
     void drop_ahead();
-    // Evicts now, down to the budget, without regard to the triggers. For experiments. Throws
+    // Evicts now, down to the budget, even if no trigger fires. For experiments. Throws
     // Error(usage) if the policy needs the last queries and the cache keeps none.
     std::span<const EvictionRecord> evict();
 
     // ---- what stays ----
 
-    // Protects the first `tokens` slots from eviction, and at least the config's prefix. Used for a
-    // system prompt. Call it before the first token. If this leaves no room for other tokens,
-    // throws Error(input) that names the key to change. `what` names the slots in the error: "the
-    // system prompt".
+    // Protects the first slots of the sequence from eviction: at least `tokens` slots, and at least
+    // the config's prefix. A session uses this function for a system prompt. Call it before the
+    // first token. If the protection leaves no room for other tokens, throws Error(input) that
+    // names the key to change. `what` names the slots in the error: "the system prompt".
     void protect_prefix(int64_t tokens, std::string_view what);
     int64_t protected_prefix() const { return tokens_.prefix(); }
-    // Pins the tokens `from` to `to` - 1, counted from the start of the sequence: they are not
-    // evicted from now on. They may be tokens that are not in the cache yet. They count against the
-    // budget. A pin ends when one of its tokens is removed (truncate), and with reset(). Throws
-    // Error(usage) if some of the tokens were evicted already. Throws Error(input), with the key to
-    // change, if the budget has no room for them. `what` names the tokens in the error:
-    // "generation.pin". With a policy that keeps all tokens this does nothing.
+    // Pins the tokens `from` to `to` - 1, counted from the start of the sequence. Pinned tokens are
+    // not evicted. Tokens that are not in the cache yet can be pinned too. Pinned tokens count
+    // against the budget. A pin ends when one of its tokens is removed (truncate), and with
+    // reset(). Throws Error(usage) if some of the tokens were evicted already. Throws Error(input),
+    // with the key to change, if the budget has no room for the tokens. `what` names the tokens in
+    // the error: "generation.pin". With a policy that keeps all tokens, pin() does nothing.
     void pin(int64_t from, int64_t to, std::string_view what);
     // Removes all pins with a token whose number is `from` or larger.
     void unpin(int64_t from) { tokens_.unpin(from); }
-    int64_t pinned_tokens() const { return tokens_.pinned(); } // those after the protected prefix
+    // pinned tokens after the protected prefix
+    int64_t pinned_tokens() const { return tokens_.pinned(); }
 
     // ---- the life of a sequence ----
 
-    // Removes the last n tokens. Throws Error(usage) if some of them were evicted already, if they
-    // are part of sums that the policy reads (running_scores, query_stats, chunk_scores), or if
-    // layers with an attention window have freed keys that later queries would need again. Removing
-    // all tokens is always possible.
+    // Removes the last n tokens. Removing all tokens is always possible. Otherwise throws
+    // Error(usage) in three cases:
+    // - Some of the tokens were evicted already.
+    // - Some of the tokens are part of sums that the policy reads (running_scores, query_stats,
+    //   chunk_scores).
+    // - Layers with an attention window have freed keys that later queries would need again.
     void truncate(int64_t n);
     bool can_truncate(int64_t n, std::string *why = nullptr) const;
     // Empties the cache and resets the policy's state. The protected prefix is again the prefix of
@@ -130,26 +134,28 @@ class CacheManager {
     void reseed(uint64_t seed);
 
     // save() writes the cache, its lengths and positions, and the policy's state. load() replaces
-    // all of these in this sequence; the pipeline needs the same shape, types, policy and
-    // parameters. Throws Error(input) for invalid values, and Error(plugin) for a policy that has
-    // state and cannot save it. After a failed load() the cache is empty.
+    // these in this sequence. The pipeline needs the same shape, types, policy and parameters.
+    // load() throws Error(input) for invalid values. After a failed load() the cache is empty.
+    // save() and load() throw Error(plugin) if the policy has state and cannot save it.
     void save(StateWriter &out) const;
     void load(StateReader &in);
-    // A copy that shares each block until one of the two writes to it. KvShape::sequences must
-    // allow one more cache. Both write to the setup's log.
+    // Makes a copy that shares each block with this sequence until one of the two writes to the
+    // block. KvShape::sequences must allow one more cache. Both sequences write to the setup's log.
     std::unique_ptr<CacheManager> fork();
-    // A copy under another setup, which has the same executor and shape and must stay valid. Throws
-    // Error(input) unless the inputs of that setup's policy were collected here
+    // Makes a copy under another setup, which has the same executor and shape and must stay valid.
+    // Throws Error(input) unless this sequence has collected the inputs of the other setup's policy
     // (PolicySetup::collected). The state of that policy is reset. If slots were evicted already,
     // both setups must treat positions alike.
     std::unique_ptr<CacheManager> fork_into(PolicySetup &setup);
-    // Moves the sequence to another device, under a setup of the same policy, which must stay
-    // valid. begin_move() makes a manager on the other device, with room for the whole cache, and
-    // copies the inputs that were collected for the policy. If begin_move() fails, this manager has
-    // not changed. finish_move() moves keys and values layer by layer and frees each layer here,
-    // then moves lengths, positions and the policy's state. It returns the bytes written.
-    // Afterwards this manager must not be used. If finish_move() throws, neither manager may be
-    // used, and the tokens must be computed again.
+    // These functions move the sequence to another device, under a setup of the same policy. The
+    // setup must stay valid.
+    // begin_move() makes a manager on the other device, with room for the whole cache, and copies
+    // the inputs that were collected for the policy. If begin_move() fails, this manager has not
+    // changed.
+    // finish_move() moves keys and values layer by layer and frees each layer here. Then it moves
+    // lengths, positions and the policy's state. It returns the bytes written. After finish_move(),
+    // this manager must not be used. If finish_move() throws, neither manager may be used, and the
+    // tokens must be computed again.
     std::unique_ptr<CacheManager> begin_move(PolicySetup &setup, keel_buffer_kind placement);
     uint64_t finish_move(CacheManager &to);
     // Empties this sequence, and copies the protected prefix, the pins and the log number of
@@ -162,28 +168,30 @@ class CacheManager {
     // ---- counters ----
 
     int64_t tokens_seen() const { return seen_; }
-    // Bytes of this sequence's blocks in all layers, shared ones included, and of copies of
+    // Bytes of this sequence's blocks in all layers, including shared blocks, and of copies of
     // quantized keys.
     uint64_t bytes_in_use() const {
         return caches_.bytes_in_use() + (rerotation_ ? rerotation_->copied_bytes() : 0);
     }
-    // The maximum of bytes_in_use() since the sequence began, including the temporary tokens of a
-    // repetition.
+    // The maximum of bytes_in_use() since the sequence began. It includes the temporary tokens
+    // while the model repeats its context.
     uint64_t peak_bytes() const { return std::max(peaks_.cache, bytes_in_use()); }
     // Bytes that the core has allocated for the policy in addition to the cache, on device and
-    // host: sums per slot, last queries, their statistics, scores of a repetition, the protected
-    // prefix before its rotation, and the arrays for deciding evictions (freed after a prompt). The
-    // plugin's own memory is not counted.
+    // host. These are the sums per slot, the last queries, the statistics of the queries, the
+    // scores of a repeated context, and the protected prefix before its rotation. The arrays for
+    // deciding evictions also count; they are freed after a prompt. The plugin's own memory does
+    // not count.
     uint64_t policy_bytes() const;
-    // An estimate of policy_bytes() for a context of this many tokens, if the cache holds `held` of
-    // these tokens when slots are evicted. Needs no allocated memory.
+    // Returns an estimate of policy_bytes() for a context of `context` tokens, if the cache holds
+    // `held` of these tokens when slots are evicted. Allocates no memory.
     static uint64_t policy_bytes(const PolicySetup &setup, int64_t context, int64_t held);
     // The maximum of policy_bytes() since the sequence began, also during evictions.
     uint64_t policy_peak_bytes() const { return std::max(peaks_.policy, policy_bytes()); }
     // All bytes of the sequence: its cache, and the data for the policy.
     uint64_t held_bytes() const { return bytes_in_use() + policy_bytes(); }
-    // The maximum of held_bytes() since the sequence began, also during evictions. It is at most
-    // the sum of the two other peaks, which may occur at different times.
+    // The maximum of held_bytes() since the sequence began, also during evictions. It can be less
+    // than the sum of peak_bytes() and policy_peak_bytes(), because these two can occur at
+    // different times.
     uint64_t held_peak_bytes() const { return std::max(peaks_.held, held_bytes()); }
     // The bytes that evictions saved: the maximum of held_bytes() at the start of an eviction,
     // minus held_bytes() now. 0 without evictions.
@@ -191,14 +199,14 @@ class CacheManager {
         const uint64_t now = held_bytes();
         return std::max(peaks_.evicting, now) - now;
     }
-    // Microseconds that evictions took, from the trigger to the end, measured on the host,
-    // including the waits for reads from the device.
+    // Microseconds that evictions took, measured on the host from the trigger to the end. The waits
+    // for reads from the device are included.
     double eviction_us() const { return totals_.microseconds; }
-    uint64_t evictions() const { return totals_.evictions; } // times that slots were evicted
-    // Slots of the head that lost the most, summed over evictions.
+    uint64_t evictions() const { return totals_.evictions; } // number of evictions
+    // Slots that the head with the most losses lost, summed over evictions.
     uint64_t evicted_slots() const { return totals_.evicted_slots; }
-    // Bytes of the blocks that evictions freed, summed over evictions. A block that was used and
-    // freed again counts twice, so the sum can exceed the largest size of the cache. See
+    // Bytes of the blocks that evictions freed, summed over evictions. A block that is used and
+    // freed again counts twice. So the sum can exceed the largest size of the cache. See
     // freed_bytes().
     uint64_t evicted_bytes() const { return totals_.evicted_bytes; }
 
@@ -235,13 +243,14 @@ class CacheManager {
     ProtectedTokens tokens_;
     EvictionClock clock_;
     std::unique_ptr<Rerotation> rerotation_; // NULL: keys keep their positions
-    std::unique_ptr<PolicyInputs> inputs_;   // NULL: nothing is collected, nothing is decided
-    std::unique_ptr<Eviction> eviction_;     // NULL: the policy keeps all
+    // NULL: the policy keeps all slots, so nothing is collected
+    std::unique_ptr<PolicyInputs> inputs_;
+    std::unique_ptr<Eviction> eviction_; // NULL: the policy keeps all slots
     SequenceForward *forward_ = nullptr;
     SequenceStamp stamp_;
-    int64_t seen_ = 0;       // tokens since the start
-    int64_t tail_ = 0;       // how many of the newest tokens are still in all heads; only these can
-                             // be removed
+    int64_t seen_ = 0; // tokens since the start
+    // number of the newest tokens that are still in all heads; only these tokens can be removed
+    int64_t tail_ = 0;
     uint64_t set_aside_ = 0; // bytes that are reserved for the policy
     EvictionTotals totals_;
     Peaks peaks_;

@@ -18,7 +18,7 @@ uint64_t CacheManager::policy_bytes(const PolicySetup &setup, int64_t context, i
 }
 
 // Frees the arrays of the prompt's eviction. These arrays are as large as the cache was, and the
-// next prompt may come much later. Evictions during decode keep their arrays, because the next
+// next prompt can come much later. Evictions during decode keep their arrays, because the next
 // eviction comes soon.
 void CacheManager::end_prompt() {
     if (!inputs_) return;
@@ -38,9 +38,9 @@ std::span<const EvictionRecord> CacheManager::answer_pressure(StepKind kind) {
         warn_of_relief(*answer.state, slots);
         return records;
     }
-    // Returns the memory that backend and allocator keep for later to the system. First waits for
-    // the stream, because queued ops may still read from old arenas that were replaced by larger
-    // arenas.
+    // Backend and allocator keep freed memory for later. Gives this memory back to the system.
+    // First waits for the stream, because queued ops can still read from old arenas that were
+    // replaced by larger arenas.
     setup_.executor().stream().wait();
     setup_.executor().device().trim();
     return_free_memory();

@@ -10,7 +10,7 @@
 namespace keel {
 namespace {
 
-// Returns true if this is one of several caches that together hold the layers of the model.
+// Returns true if the cache is one of several caches that together hold the layers of the model.
 bool is_part(const CacheConfig &config, const KvShape &shape) {
     return config.model_layers > 0 && config.model_layers != shape.layers;
 }
@@ -268,8 +268,8 @@ void check_prefix(const CacheConfig &config, const Budget &budget, int64_t prefi
 void check_pins(const CacheConfig &config, const Budget &budget, int64_t seen, int64_t prefix,
                 int64_t pinned, std::string_view what) {
     const int64_t least = prefix + config.protect_recent + pinned + 1;
-    // A policy's own budget grows with the number of protected slots, and so does a budget with a
-    // ratio. Both budgets are limited by the size of the cache.
+    // A policy's own budget and a budget with a ratio grow with the number of protected slots. Both
+    // budgets are limited by the size of the cache.
     const bool grows =
         config.budget_unit == BudgetUnit::none || config.budget_unit == BudgetUnit::ratio;
     const int64_t room =

@@ -14,8 +14,8 @@
 // check throws Error(input) that names the config key to change.
 namespace keel {
 
-// Checks a policy that evicts: its needs, whether the needs suit the model, its triggers, the
-// protected slots.
+// Checks a policy that evicts: its needs, its triggers and the protected slots. Also checks whether
+// the model can give what the policy needs.
 void check_policy(const CacheConfig &config, const KvShape &shape, const keel_policy_needs &needs);
 // Checks whether the allocator can work with its policy.
 AllocatorForm check_allocator(const CacheConfig &config, const KvShape &shape,
@@ -24,7 +24,7 @@ AllocatorForm check_allocator(const CacheConfig &config, const KvShape &shape,
 // Checks that the budget is large enough for the protected slots and small enough for the cache.
 void check_budget(const CacheConfig &config, const KvShape &shape, const keel_policy_needs &needs,
                   const AllocatorForm &allocator, const Budget &budget);
-// For kv.count_policy_state: checks that the policy's state leaves room for a block of each head
+// For kv.count_policy_state: checks that the policy's state leaves room for a block of each head,
 // under kv.max_mib and in a budget in MiB.
 void check_state(const CacheConfig &config, const KvShape &shape, const Budget &budget,
                  const Budget::State &state);

@@ -18,7 +18,7 @@ void check_fork(const PolicySetup &from, const PolicySetup &to, const ForkParent
             to.shape().window > 0 ? name : from.config().policy.name,
             std::max(from.shape().window, to.shape().window), name);
     }
-    KvShape shape = to.shape(); // the two may have different caps
+    KvShape shape = to.shape(); // `from` and `to` can have different limits in bytes
     shape.max_bytes = from.shape().max_bytes;
     shape.cap_beside = from.shape().cap_beside;
     if (!(shape == from.shape()) || &to.executor() != &from.executor())
@@ -65,7 +65,7 @@ void check_fork(const PolicySetup &from, const PolicySetup &to, const ForkParent
 void check_lengths(const StateReader &in, const PolicySetup &setup, const KvCache &cache,
                    int64_t seen, int64_t tail) {
     const KvShape &s = setup.shape();
-    if (s.window > 0) return; // LayerCaches::load has already checked it
+    if (s.window > 0) return; // LayerCaches::load has already checked the cache
     const keel_granularity granularity = setup.needs().granularity;
     for (uint32_t l = 0; l < s.layers; ++l) {
         for (uint32_t h = 0; h < s.kv_heads; ++h) {
@@ -74,8 +74,8 @@ void check_lengths(const StateReader &in, const PolicySetup &setup, const KvCach
                 in.fail("layer {}, head {}: found {} slots, which is impossible after {} tokens; "
                         "the file is damaged",
                         l, h, length, seen);
-            // Positions ascend and the newest tokens are present, so the last positions end at the
-            // newest token's.
+            // Positions ascend and the newest tokens are present. So the positions of the tail end
+            // at the position of the newest token.
             const auto positions = cache.positions(l, h);
             for (int64_t i = 1; i <= tail; ++i) {
                 if (positions[static_cast<size_t>(length - i)] != seen - i)

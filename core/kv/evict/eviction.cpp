@@ -13,8 +13,8 @@ double microseconds_since(std::chrono::steady_clock::time_point begin) {
     return std::chrono::duration<double, std::micro>(passed).count();
 }
 
-// Returns how many of the `tail` newest tokens all heads of a layer still have after the compaction
-// of the layer.
+// Before the compaction, all heads of a layer have the `tail` newest tokens. Returns the number of
+// the newest tokens that all these heads still have after the compaction.
 int64_t tail_after(const KvCache &cache, uint32_t layer, const KeepLists &keep, int64_t tail) {
     for (uint32_t h = 0; h < keep.size(); ++h) {
         const int64_t length = cache.length(layer, h), kept = std::ssize(keep[h]);
@@ -82,17 +82,18 @@ bool Eviction::run(const Firing &firing, const Sequence &sequence) {
     auto began = Clock::now();
     records_.clear();
     by_rule_ = needs_rule(firing, sequence);
-    // The scores of the key rule cannot be compared across heads, so the allocator gets no scores.
+    // The scores of the key rule of different heads cannot be compared, so the allocator gets no
+    // scores.
     by_scores_ = setup_.allocator().by_scores && !by_rule_;
-    // An allocator that uses scores is asked after they are computed.
+    // An allocator that uses scores divides the budget after the scores are computed.
     if (setup_.allocator().by_scores) {
         shares_.share_evenly(firing.target);
     } else {
         shares_.share(firing.target, sequence.cache, sequence.tokens);
     }
     if (!has_excess(firing, sequence.cache)) return false;
-    // Reading the inputs waits for the stream. The time of this wait belongs to the step, not to
-    // the eviction. So the code waits before it starts to measure the eviction.
+    // Reading the inputs waits for the stream. This wait belongs to the step, not to the eviction.
+    // So the code waits before it starts to measure the eviction.
     if (PolicyInputs::reads(by_rule_ ? key_rule_needs : setup_.needs().needs)) {
         const auto waits = Clock::now();
         setup_.executor().stream().wait();
@@ -112,9 +113,9 @@ bool Eviction::run(const Firing &firing, const Sequence &sequence) {
     return true;
 }
 
-// Memory pressure can occur at any time, so the policy's inputs may not be available. A repetition
-// would take more memory. Decoded tokens have no chunk_scores. The last queries may have been
-// freed.
+// Returns true if the rule of key_rule.hpp must decide because the policy's inputs are not
+// available. Memory pressure can occur at any time. Then there is no memory to repeat the context,
+// decoded tokens have no chunk_scores, and the last queries can be freed.
 bool Eviction::needs_rule(const Firing &firing, const Sequence &sequence) const {
     if (firing.trigger != KEEL_TRIGGER_PRESSURE || !setup_.may_use_key_rule()) return false;
     if (setup_.needs(KEEL_NEED_REPLAY)) return true;
@@ -122,8 +123,8 @@ bool Eviction::needs_rule(const Firing &firing, const Sequence &sequence) const 
     return !sequence.inputs.has_queries(sequence.cache, sequence.tail);
 }
 
-// Returns true if all heads together hold more slots than the budget. If not, the shares of single
-// heads are no reason to evict. But if a step needs room, one head above its share is enough.
+// Returns true if there is a reason to evict. The usual reason: all heads together hold more slots
+// than the budget. If a step needs room, one head above its share is enough.
 bool Eviction::has_excess(const Firing &firing, const KvCache &cache) const {
     if (firing.trigger == KEEL_TRIGGER_INSERT && !setup_.allocator().by_scores)
         return shares_.any_above(cache);
@@ -145,7 +146,7 @@ double Eviction::ask(uint32_t layer, const Firing &firing, const Sequence &seque
     return microseconds_since(begin);
 }
 
-// The fields that are equal in the records of all layers.
+// Makes a record with the fields that are equal for all layers.
 EvictionRecord Eviction::first_record(const Firing &firing, const Sequence &sequence) const {
     EvictionRecord common;
     common.sequence = sequence.stamp.number;
@@ -204,7 +205,7 @@ void Eviction::decide(const Firing &firing, const Sequence &sequence, int64_t st
 }
 
 // Compacts the cache to the slots in keep_, then rotates keys to their new positions. Completes the
-// records, and drops the records of layers that kept all slots.
+// records. Drops the records of layers that kept all slots.
 void Eviction::compact(const Firing &firing, const Sequence &sequence) {
     KvCache &cache = sequence.cache;
     Rerotation *rerotation = sequence.rerotation;
@@ -239,7 +240,7 @@ void Eviction::compact(const Firing &firing, const Sequence &sequence) {
 }
 
 // Counts the evicted slots, and writes the log. `microseconds` is the time of the whole eviction.
-// Time that was spent for all layers together is divided among them.
+// Time that was spent for all layers together is divided among the layers.
 void Eviction::record(double microseconds, const Sequence &sequence) {
     const KvCache &cache = sequence.cache;
     double of_layers = 0;

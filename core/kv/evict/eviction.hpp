@@ -14,18 +14,18 @@
 
 namespace keel {
 
-// How the log names a sequence.
+// The data with which the log names a sequence.
 struct SequenceStamp {
-    uint64_t number = 0; // among those of the setup
+    uint64_t number = 0; // number among the sequences of the setup
     std::chrono::steady_clock::time_point start = std::chrono::steady_clock::now();
 };
 
 // Decides and performs the evictions of a sequence, one at a time: divides the budget, asks the
-// policy about each layer, compacts the cache. Everything is decided before anything moves, so a
-// policy that fails leaves the cache as it was. Not thread-safe.
+// policy about each layer, compacts the cache. Everything is decided before any slot moves. So if a
+// policy fails, the cache does not change. Not thread-safe.
 class Eviction {
   public:
-    // The sequence that slots are evicted from.
+    // The sequence from which slots are evicted.
     struct Sequence {
         KvCache &cache;
         PolicyInputs &inputs;
@@ -35,26 +35,26 @@ class Eviction {
         EvictionTotals &totals;
         const SequenceStamp &stamp;
         int64_t seen;  // tokens since the start
-        int64_t &tail; // newest tokens that are in all heads
-        // For KEEL_NEED_REPLAY: lets the model repeat its context and computes the scores for the
-        // policy. Returns false if it was cancelled; then nothing is evicted.
+        int64_t &tail; // number of the newest tokens that are in all heads
+        // For KEEL_NEED_REPLAY: lets the model repeat its context, and computes the scores for the
+        // policy. Returns false if the user cancelled this; then nothing is evicted.
         std::function<bool()> repeat_context;
     };
 
     // `setup` must stay valid, and its policy must be one that evicts.
     Eviction(PolicySetup &setup, uint64_t seed);
 
-    // Returns false if there was nothing to evict, or if the repetition was cancelled. Throws
-    // Error(plugin) if the policy or the allocator fails, and Error(resource) if shared blocks
-    // cannot be copied.
+    // Runs one eviction. Returns false if there was nothing to evict, or if repeat_context()
+    // returned false. Throws Error(plugin) if the policy or the allocator fails, and
+    // Error(resource) if shared blocks cannot be copied.
     bool run(const Firing &firing, const Sequence &sequence);
     // One record for each layer from which slots were evicted. Valid until the next run().
     std::span<const EvictionRecord> records() const { return records_; }
 
     // The state of the sequence's policy.
     PolicyState &policy() { return *policy_; }
-    // reseed() resets the policy's state, with another seed. fork_policy() copies the policy's
-    // state of another sequence.
+    // reseed() resets the policy's state, with another seed. fork_policy() copies the state of the
+    // policy of another sequence.
     void reseed(uint64_t seed);
     void fork_policy(const Eviction &parent) { policy_ = parent.policy_->fork(); }
     // Takes over policy and allocator of a sequence that moves to another device.
@@ -62,9 +62,9 @@ class Eviction {
 
     // Bytes of the arrays for deciding evictions.
     uint64_t bytes() const;
-    // An estimate of bytes() if the cache holds `held` slots per head. Needs no allocated memory.
+    // Returns an estimate of bytes() if the cache holds `held` slots per head. Allocates no memory.
     static uint64_t bytes(const PolicySetup &setup, int64_t held);
-    void release(); // frees these arrays
+    void release(); // frees the arrays that bytes() counts
 
   private:
     using Clock = std::chrono::steady_clock;
@@ -82,11 +82,11 @@ class Eviction {
     PolicySetup &setup_;
     std::unique_ptr<PolicyState> policy_;
     BudgetShares shares_;
-    bool by_rule_ = false;                   // the rule of key_rule.hpp decides, not the policy
-    bool by_scores_ = false;                 // the allocator weighs scores
-    std::vector<LayerDecision> decisions_;   // one entry; with an allocator that uses scores, one
-                                             // entry for each layer
-    std::vector<double> asked_microseconds_; // [layers], with such an allocator; else 0
+    bool by_rule_ = false;   // the rule of key_rule.hpp decides, not the policy
+    bool by_scores_ = false; // the allocator uses scores
+    // one decision for all layers in turn; one for each layer if the allocator uses scores
+    std::vector<LayerDecision> decisions_;
+    std::vector<double> asked_microseconds_; // [layers]; 0 if the allocator does not use scores
     std::vector<KeepLists> keep_;            // [layers]
     std::vector<EvictionRecord> records_;
 };

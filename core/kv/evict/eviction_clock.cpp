@@ -41,7 +41,7 @@ bool EvictionClock::fires_every_n(int64_t more) const {
     return every_n && since_every_n_ + more >= *every_n;
 }
 
-// Returns true if all heads together hold more slots than budget and slack.
+// Returns true if all heads together hold more slots than budget and slack allow.
 bool EvictionClock::is_over(const BudgetNow &budget, const KvCache &cache, int64_t more) const {
     const auto rows = static_cast<int64_t>(cache.rows());
     return cache.total_length() + more * rows > (budget.tokens + budget.slack) * rows;
@@ -101,7 +101,7 @@ int64_t EvictionClock::tokens_to_come(keel_trigger trigger, const KvCache &cache
     if (config.at_budget)
         coming = std::min(coming, setup_.budget().at(seen, tokens_.prefix()).slack + 1);
     if (config.every_n) coming = std::min(coming, std::max<int64_t>(*config.every_n, 1));
-    // More of the prompt follows, and the trigger fires only after the last token of a chunk.
+    // The trigger fires only after the last token of a chunk, and more of the prompt follows.
     if (trigger == KEEL_TRIGGER_CHUNK) coming += step_tokens(setup_.executor(), setup_.shape()) - 1;
     return std::min(coming, room);
 }

@@ -49,7 +49,7 @@ std::string quoted(const std::string &text) {
     throw_key_error(ErrorKind::input, "policy.log", "{} cannot be written: {}", path, why);
 }
 
-// Checks whether the file can be opened for writing, without creating or emptying the file.
+// Checks that the file can be opened for writing. Does not create or empty the file.
 void check_writable(const fs::path &path) {
     std::error_code error;
     const fs::file_status status = fs::status(path, error);
@@ -62,7 +62,7 @@ void check_writable(const fs::path &path) {
         refuse(path.string(), std::strerror(errno));
     if (!fs::is_regular_file(status) || fs::file_size(path, error) == 0) return;
     // A run begins with an empty log. But a file that is not an eviction log must not be
-    // overwritten; it could be the user's pipeline file.
+    // overwritten, because it could be the user's pipeline file.
     std::ifstream in(path, std::ios::binary);
     std::string begin(first_key.size(), '\0');
     in.read(begin.data(), static_cast<std::streamsize>(begin.size()));
@@ -70,7 +70,8 @@ void check_writable(const fs::path &path) {
         refuse(path.string(), "the file exists and is not an eviction log; name another file");
 }
 
-// The log files of this process. Two logs in one file would empty it twice and mix their lines.
+// The log files of this process. If two logs used one file, each would empty it, and their lines
+// would mix.
 struct Claims {
     std::mutex mutex;
     std::set<std::string> paths;

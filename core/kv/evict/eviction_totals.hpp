@@ -10,7 +10,7 @@ namespace keel {
 
 // Counts what the evictions of one sequence did.
 struct EvictionTotals {
-    uint64_t evictions = 0; // times that slots were evicted
+    uint64_t evictions = 0; // number of evictions
     // Slots that the head with the most losses lost, summed over evictions.
     uint64_t evicted_slots = 0;
     uint64_t evicted_bytes = 0; // bytes of blocks that evictions freed, summed over evictions

@@ -29,7 +29,7 @@ void keep_best(const HeadBudget &head, const float *scores, const Who &who,
     const auto better = [scores](int32_t a, int32_t b) {
         return scores[a] != scores[b] ? scores[a] > scores[b] : a > b;
     };
-    // Slots that must stay come first, the newest of them first. The other slots follow.
+    // Slots that must stay come first, beginning with the newest. The other slots follow.
     auto rest = order.begin();
     if (head.stays != nullptr) {
         rest = std::stable_partition(order.begin(), order.end(), stays);

@@ -6,7 +6,8 @@
 namespace keel {
 namespace {
 
-constexpr int32_t sinks = 4; // first slots that are kept; the default of the policy keydiff
+// number of slots at the front that are kept; the default of the policy keydiff
+constexpr int32_t sinks = 4;
 
 } // namespace
 

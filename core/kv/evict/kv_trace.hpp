@@ -6,12 +6,12 @@
 
 namespace keel {
 
-// Events of a cache in a trace. Without a trace these functions do nothing.
+// These functions write events of a cache to a trace. Without a trace they do nothing.
 
 // Records the size of the cache now, and the number of tokens so far. `bytes`: bytes of all layers.
 void trace_cache(Trace *trace, const KvCache &cache, int64_t tokens, uint64_t bytes);
 // Records an eviction that has just ended, with one record for each layer. Call trace_cache() after
-// it.
+// this function.
 void trace_eviction(Trace *trace, std::span<const EvictionRecord> records);
 
 } // namespace keel

@@ -56,7 +56,7 @@ void LayerDecision::ask(const Question &question, const KvCache &cache,
 
     keel_policy_decision decision = {KEEL_HEADER(keel_policy_decision)};
     if (is_scored()) {
-        // NaN marks scores that the policy has not written; they are an error.
+        // NaN marks slots for which the policy has not written a score. This is an error.
         scores_.assign(cells, std::numeric_limits<float>::quiet_NaN());
         stay_.assign(cells, 0);
         decision.scores = scores_.data();
@@ -111,8 +111,8 @@ void LayerDecision::read(std::span<const int32_t> budgets, KeepLists &keep,
     }
     for (h = rows; h < kv_heads; ++h) keep[h] = keep[0];
     if (setup_->needs().granularity == KEEL_KEEP_HEAD_EQUAL && !setup_->allocator().ragged) {
-        // The heads must keep equal numbers of slots. So each keeps as many as the head with the
-        // fewest.
+        // The heads must keep equal numbers of slots. So each head keeps as many slots as the head
+        // with the fewest slots.
         const int64_t count = shortest(keep);
         for (h = 0; h < kv_heads; ++h) cut_oldest(head_budget(h, budgets[h]), count, keep[h]);
     }

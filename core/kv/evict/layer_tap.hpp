@@ -10,9 +10,9 @@
 
 namespace keel {
 
-// Passes the by-products of an engine's layers to the policy's tap if the policy acts on the layer.
-// The policy's tap numbers only these layers, from 0. Layers with an attention window have no
-// by-products.
+// Passes the by-products of an engine's layers to the policy's tap, for the layers on which the
+// policy acts. The policy's tap numbers only these layers, from 0. Layers with an attention window
+// have no by-products.
 class LayerTap final : public StepTap {
   public:
     explicit LayerTap(const std::vector<bool> &has_window);
@@ -27,15 +27,17 @@ class LayerTap final : public StepTap {
 
   private:
     // [layers of the engine]: the number of the layer for the policy's tap, or -1 for a layer with
-    // a window. If empty, both numbers are equal.
+    // a window. If empty, engine and tap use the same numbers.
     std::vector<int32_t> numbers_;
     StepTap *tap_ = nullptr;
 };
 
-// Runs the repetitions of a context on all layers. Layers with a window use a copy of their cache.
+// Repeats a context for a policy (KEEL_NEED_REPLAY), on all layers. Layers with a window use a copy
+// of their cache.
 class LayerRepeat final : public SequenceForward {
   public:
-    // All arguments outlive this. `seen`: the position at which each repetition begins.
+    // All arguments must outlive this object. `seen`: the position at which each repetition of the
+    // context begins.
     LayerRepeat(LayerCaches &caches, SequenceForward &forward, LayerTap &tap, int64_t seen)
         : caches_(caches), forward_(forward), tap_(tap), seen_(seen) {}
     ~LayerRepeat() { caches_.end_repeat(); }

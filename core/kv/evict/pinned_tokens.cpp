@@ -7,7 +7,7 @@ namespace {
 
 constexpr int64_t most_spans = 100'000; // limit for a saved sequence
 
-// The number of tokens in all runs together that are not among the first `prefix` tokens.
+// Returns the number of tokens that are in any of `runs` and not among the first `prefix` tokens.
 int64_t count_union(std::vector<TokenRun> runs, int64_t prefix) {
     std::sort(runs.begin(), runs.end(),
               [](const TokenRun &a, const TokenRun &b) { return a.from < b.from; });

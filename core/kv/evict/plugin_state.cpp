@@ -125,7 +125,7 @@ void PolicyState::load(StateReader &in) {
         return;
     }
     if (size == 0 && plugin_.table->save == nullptr) return;
-    // A copy in aligned memory, because the plugin may read numbers from it directly.
+    // A copy in aligned memory, because the plugin can read numbers from it directly.
     const std::vector<std::byte> aligned(state.begin(), state.end());
     HostServices::drop_error();
     const keel_status status = plugin_.table->load(state_, aligned.data(), size);

@@ -14,7 +14,7 @@
 namespace keel {
 
 // A policy's state for one sequence. If a call of the policy fails, throws Error(plugin) with the
-// policy's name and its message.
+// policy's name and the policy's message.
 class PolicyState {
   public:
     // The constructor writes the policy's needs to `needs`. Host, plugin and geometry must outlive
@@ -29,8 +29,8 @@ class PolicyState {
     void reset();
     void truncate(int64_t position);
     std::unique_ptr<PolicyState> fork() const;
-    // Write and read the policy's state. A policy without state writes nothing. A policy with
-    // `fork` has state; if it has no `save`, check_savable() and save() throw Error(plugin).
+    // Write and read the policy's state. A policy without state writes nothing. A policy that has
+    // `fork` has state. If it has no `save`, check_savable() and save() throw Error(plugin).
     static void check_savable(const KvPlugin<keel_policy> &plugin);
     void save(StateWriter &out) const;
     void load(StateReader &in);
@@ -56,8 +56,8 @@ class AllocatorState {
     AllocatorState(const AllocatorState &) = delete;
     AllocatorState &operator=(const AllocatorState &) = delete;
 
-    // Divides the budget: budgets [layers, kv_heads]. Throws Error(plugin) if the answer breaks the
-    // rules of allocator.h.
+    // Divides the budget: writes `budgets`, [layers, kv_heads]. Throws Error(plugin) if the answer
+    // breaks the rules of allocator.h.
     void allocate(const keel_allocator_input &input, std::span<int32_t> budgets);
 
   private:

@@ -70,7 +70,7 @@ keel_policy_needs ask_policy(const CacheConfig &config, const KvShape &shape,
             projection->assign(needs.projection,
                                needs.projection + size_t{shape.head_dim} * needs.projection_cols);
     }
-    needs.projection = nullptr; // points into the probe
+    needs.projection = nullptr; // the pointer points into the temporary state
     return needs;
 }
 
@@ -109,16 +109,16 @@ PolicySetup::PolicySetup(Executor &executor, const KvShape &shape,
     open_log();
 }
 
-// For a model in which all layers have an attention window. If the policy keeps all slots, the
-// cache holds only the tokens of the window. If the policy evicts, the cache holds all tokens, and
-// the policy decides about all of them.
+// This function is for a model in which all layers have an attention window. If the policy keeps
+// all slots, the cache holds only the tokens of the window. If the policy evicts, the cache holds
+// all tokens, and the policy decides about all of them.
 void PolicySetup::settle_window() {
     layout_.max_tokens = config_.evicts ? KvShape::most_slots : shape_.max_slots;
     if (!keeps_all() || config_.keeps_for_forks) shape_.window = 0;
     if (shape_.window > 0)
         shape_.max_slots = std::min<int64_t>(layout_.max_tokens, config_.windowed.slots);
-    // A repetition of the context needs a copy of the cache of the layers with a window, so room
-    // for it is reserved.
+    // To repeat the context, the layers with a window need a copy of their cache. So room for this
+    // copy is reserved.
     if (needs(KEEL_NEED_REPLAY) && shape_.max_bytes > 0) {
         const uint64_t copy = config_.windowed.shape.bytes_of(config_.windowed.shape.max_slots);
         check_repeat_cap(config_, shape_, copy);
@@ -173,7 +173,7 @@ TapForms PolicySetup::tap_forms() const {
 
 RingUse PolicySetup::ring_use() const {
     if (collected_.window == 0) return RingUse::none;
-    // A fork may have another policy, which may evict at any time.
+    // A fork can have another policy, which can evict at any time.
     if (keeps_all() || collected_.window > Collected::of(needs_).window) return RingUse::always;
     if (prefill_only()) return RingUse::none;
     if (config_.at_insert) return acts_in_prefill() ? RingUse::always : RingUse::after_prompt;

@@ -15,11 +15,10 @@
 
 namespace keel {
 
-// Returns the needs that a policy declares for a model of this geometry. The function does not
-// check the needs, so it can be called before ops are planned. The pointers in the needs are NULL;
-// the matrix of KEEL_NEED_KEY_PROJECT goes to `projection`. Without a policy (table NULL), the
-// needs say that all slots are kept. Throws Error(plugin) with the policy's message if the policy
-// cannot be created.
+// Returns the needs that a policy declares for a model of this geometry. Does not check the needs,
+// so it can be called before ops are planned. The pointers in the needs are NULL. The matrix of
+// KEEL_NEED_KEY_PROJECT goes to `projection`. Without a policy (table NULL), the needs say that all
+// slots are kept. Throws Error(plugin) with the policy's message if the policy cannot be created.
 keel_policy_needs ask_policy(const CacheConfig &config, const KvShape &shape,
                              const HostServices &host, std::vector<float> *projection = nullptr);
 
@@ -31,8 +30,8 @@ enum class RingUse {
                   // before an eviction has all queries of the window
     after_prompt, // the sequence keeps queries from the last step of a prompt on, because a decode
                   // step has only one query
-    always,       // the sequence always keeps queries, because an eviction may come before a step,
-                  // or a fork under another policy may evict
+    always,       // the sequence always keeps queries, because an eviction can come before a step,
+                  // or a fork under another policy can evict
 };
 
 // The part of cache management that all sequences of a pipeline share: the checked config, the
@@ -45,7 +44,7 @@ enum class RingUse {
 // none; the budget is smaller than the number of protected slots.
 class PolicySetup {
   public:
-    // `also`: inputs that sequences collect in addition, for forks under other policies.
+    // `also`: inputs that sequences also collect, for forks under other policies.
     PolicySetup(Executor &executor, const KvShape &shape, std::shared_ptr<HostServices> host,
                 CacheConfig config, const Collected &also = {});
     PolicySetup(const PolicySetup &) = delete;
@@ -73,23 +72,24 @@ class PolicySetup {
     const Collected &collected() const { return collected_; }
     TapForms tap_forms() const;
     RingUse ring_use() const;
-    // Returns true if memory pressure may require an eviction that the policy cannot decide. See
+    // Returns true if memory pressure can require an eviction that the policy cannot decide. See
     // key_rule_needs.
     bool may_use_key_rule() const;
-    // An estimate of the most bytes that a sequence holds for the policy if its cache has `slots`
-    // slots per head. The bytes of the cache are not included.
+    // Returns an estimate of the most bytes that a sequence holds for the policy if its cache has
+    // `slots` slots per head. The bytes of the cache are not included.
     uint64_t state_bytes(int64_t slots) const;
     // Returns true if decode steps record anything for a policy.
     bool collects_in_decode() const {
         return ring_use() != RingUse::none || collected_.running || collected_.stats;
     }
-    EvictionLog *log() const { return log_.get(); } // the log of all sequences; NULL: none
+    EvictionLog *log() const { return log_.get(); } // the log of all sequences; NULL: no log
     const std::shared_ptr<EvictionLog> &log_ptr() const { return log_; }
-    uint64_t next_sequence() { return sequences_++; } // numbers sequences for the log
+    // returns the number of a new sequence, for the log
+    uint64_t next_sequence() { return sequences_++; }
     // The planned ops, for `--explain`.
     std::vector<const PlannedOp *> ops() const;
 
-    // For CacheManager.
+    // CacheManager uses these ops.
     PlannedOp *gather() const { return gather_.get(); }
     const InputOps &inputs() const { return inputs_; }
     LogitRules logit_rules() const { return {config_.attention_softcap, config_.attention_window}; }

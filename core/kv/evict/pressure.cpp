@@ -40,8 +40,7 @@ PressureWatch::Change PressureWatch::judge(int64_t tokens, int64_t budget) {
         (!known || memory.available >= low + low / 2) &&
         !(config_.stalled && reading.stalled && *reading.stalled >= *config_.stalled / 2);
     const auto last = static_cast<uint64_t>(config_.levels.size());
-    // True if the cooldown has passed. The cooldown does not apply to a sequence that was
-    // truncated.
+    // True if the cooldown has passed. If the sequence was truncated, the cooldown does not apply.
     const bool rested = state_.level == 0 || tokens < since_ || tokens - since_ >= config_.cooldown;
     uint64_t level = state_.level;
     if (is_critical) {

@@ -104,9 +104,9 @@ const Tensor &PristineKeys::take(const KvCache &cache, uint32_t layer,
     if (ids_.empty())
         ids_ = Tensor::allocate(executor.device(), KEEL_DTYPE_I32, {s.max_slots}, placement_);
     rows_ = Tensor(room_.buffer(), 0, KEEL_DTYPE_F32, {s.kv_heads, slots, s.head_dim});
-    // The cache holds the unrotated original of a key until the key moves for the first time. So
-    // the op reads these keys from the cache. The op writes the rows of all keys. The code below
-    // overwrites the rows of keys that moved earlier.
+    // Until a key moves for the first time, the cache holds its original. So the op reads keys from
+    // the cache. It writes a row for every key. The code below overwrites the rows of keys that
+    // moved earlier.
     if (fresh < slots) {
         keel_keys_args args = {KEEL_HEADER(keel_keys_args)};
         args.kv = cache.view(layer);

@@ -16,7 +16,8 @@ ProtectedTokens::ProtectedTokens(const PolicySetup &setup)
     const size_t rows = size_t{setup.shape().layers} * setup.shape().kv_heads;
     pins_ = PinnedTokens(rows, config.pinned);
     const bool is_logged = setup.log() != nullptr && config.log_positions;
-    // a repetition of the context must know which token is in each slot, so it needs token numbers
+    // to repeat the context, the core must know which token is in each slot, so it needs token
+    // numbers
     const bool is_repeated = setup.needs(KEEL_NEED_REPLAY);
     if ((is_logged || is_repeated) && setup.may_move_keys()) numbers_.emplace(rows);
 }
@@ -32,8 +33,8 @@ void ProtectedTokens::pin(TokenRun run, const KvCache &cache, int64_t seen, int6
     }
 }
 
-// Returns the slot of the run's first token in each head. Throws Error(usage) if a head lacks a
-// token of the run.
+// Returns the slot of the first token of `run` in each head. Throws Error(usage) if a head does not
+// have all tokens of `run`.
 std::vector<int32_t> ProtectedTokens::first_slots(TokenRun run, const KvCache &cache, int64_t seen,
                                                   bool in_tail) const {
     std::vector<int32_t> first;
@@ -41,8 +42,8 @@ std::vector<int32_t> ProtectedTokens::first_slots(TokenRun run, const KvCache &c
         const int64_t length = cache.row_length(row);
         int64_t slot = length - (seen - run.from);
         // Each head has all tokens of the tail, so their slots are counted from the end. The slot
-        // of an earlier token is found by its position. This works only if no eviction may rotate
-        // keys to new positions (may_move_keys): then a key's position is its token's number.
+        // of an earlier token is found by its position. This works only if no eviction rotates keys
+        // to new positions (may_move_keys). Then a key's position is its token's number.
         if (!in_tail) {
             const auto positions = cache.row_positions(row);
             const auto at = std::lower_bound(positions.begin(), positions.end(), run.from);
@@ -130,8 +131,8 @@ int64_t ProtectedTokens::load_prefix(StateReader &in) const {
 
 void ProtectedTokens::load(StateReader &in, const KvCache &cache, int64_t seen) {
     pins_.load(in, seen, [&](size_t row) { return cache.row_length(row); });
-    // Saved sessions do not store token numbers. If keys were rotated, these values are positions,
-    // not numbers.
+    // Saved sessions do not store token numbers. If keys were rotated to new positions, these
+    // values are positions, not token numbers.
     for (size_t row = 0; numbers_ && row < cache.rows(); ++row)
         numbers_->set(row, cache.row_positions(row));
 }

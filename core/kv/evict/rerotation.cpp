@@ -34,8 +34,8 @@ void Rerotation::make_buffers() {
     host_sin_.resize(host_cos_.size());
 }
 
-// Copies the keys of the protected prefix. Protected slots are never compacted, so until their keys
-// are rotated for the first time the cache holds the original keys.
+// Copies the keys of the protected prefix. Protected slots are never compacted. So the cache holds
+// the original keys until they are rotated for the first time.
 void Rerotation::capture(KvCache &cache, uint32_t layer) {
     const KvShape &s = setup_.shape();
     int64_t length = prefix_;
@@ -217,7 +217,8 @@ void Rerotation::run_move(KvCache &cache, uint32_t layer, int64_t begin, int64_t
         setup_.executor().run(*setup_.rerotation().rerotate, args);
         return;
     }
-    // The op's source must have exactly the slots of the range, but the copy may have more slots.
+    // The source of the op must have exactly the slots of the range, but the copy can have more
+    // slots.
     keel_tensor part = source->keys;
     part.shape[1] = end;
     args.features = KEEL_REROTATE_SOURCE;

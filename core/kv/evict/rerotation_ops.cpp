@@ -21,7 +21,7 @@ RerotationOps RerotationOps::plan(Executor &executor, const KvShape &shape,
     rotation.end = shape.max_slots;
     if (!pristine)
         ops.rerotate = executor.plan(KEEL_OP_KV_REROTATE, rotation, {.role = Role::kv_rerotation});
-    // The length of a system prompt is unknown until a conversation begins, so the prefix may have
+    // The length of a system prompt is unknown until a conversation begins, so the prefix can have
     // any length.
     const int64_t prefix =
         pristine || config.protect_system_prompt ? shape.max_slots : config.protect_prefix;

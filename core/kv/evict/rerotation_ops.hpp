@@ -7,21 +7,21 @@
 
 namespace keel {
 
-// The ops that rotate keys again after an eviction. Ops that are not needed are NULL.
+// The ops that rotate keys to new positions after an eviction. An op that is not needed is NULL.
 struct RerotationOps {
-    // `pristine`: keys are quantized, so copies of them are kept (PristineKeys). Throws what
-    // Executor::plan throws.
+    // `pristine`: true if keys are quantized, so copies of them are kept (PristineKeys). Throws the
+    // errors of Executor::plan.
     static RerotationOps plan(Executor &executor, const KvShape &shape, const CacheConfig &config,
                               bool pristine);
     std::vector<const PlannedOp *> list() const;
 
-    OpHandle capture;        // key_project: keys as they are, to f32
-    OpHandle rerotate;       // in place
-    OpHandle restore;        // from captured keys
-    OpHandle read_pristine;  // rows of a copy, by number
-    OpHandle write_pristine; // f32 to the K dtype
+    OpHandle capture;        // key_project: copies keys to f32 without a change
+    OpHandle rerotate;       // kv_rerotate: rotates keys in place
+    OpHandle restore;        // kv_rerotate: rotates captured keys
+    OpHandle read_pristine;  // reads rows of a copy by number
+    OpHandle write_pristine; // converts f32 to the K dtype
 
-    static constexpr int64_t table_rows = 256; // distinct rotations of a call
+    static constexpr int64_t table_rows = 256; // number of different rotations in one call
 };
 
 } // namespace keel

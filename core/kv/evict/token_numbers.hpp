@@ -6,17 +6,17 @@
 
 namespace keel {
 
-// The number of the token in each slot of each head. Needed if keys are rotated again, because then
-// their positions are not the numbers of their tokens. Not thread-safe.
+// The number of the token in each slot of each head. These numbers are needed if keys are rotated
+// to new positions, because then a key's position is not the number of its token. Not thread-safe.
 class TokenNumbers {
   public:
-    explicit TokenNumbers(size_t rows) : numbers_(rows) {} // rows: heads of all layers
+    explicit TokenNumbers(size_t rows) : numbers_(rows) {} // rows: number of heads of all layers
 
     // Records that the n tokens after the first `seen` tokens take the next slots of all heads.
     void append(int64_t seen, int64_t n);
     // Records that a head keeps only the slots in `keep`, which are strictly rising.
     void record_compact(size_t row, std::span<const int32_t> keep);
-    // The last n tokens were removed.
+    // Records that the last n tokens were removed.
     void truncate(int64_t n);
     void set(size_t row, std::span<const int32_t> numbers) {
         numbers_[row].assign(numbers.begin(), numbers.end());

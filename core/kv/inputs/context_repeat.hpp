@@ -12,17 +12,18 @@ namespace keel {
 // Runs forward passes of a sequence. Session implements it.
 class SequenceForward {
   public:
-    // The tokens of the sequence so far, in order.
+    // Returns the tokens of the sequence so far, in order.
     virtual std::span<const int32_t> tokens() const = 0;
-    // The tokens of an instruction that tells the model to repeat its whole context. With
-    // `from_words`, it tells the model to start with the words that follow the instruction. Throws
-    // Error(input) for a model without a tokenizer.
+    // Returns the tokens of an instruction that tells the model to repeat its whole context. If
+    // `from_words` is true, the instruction tells the model to start with the words that follow the
+    // instruction. Throws Error(input) for a model without a tokenizer.
     virtual std::span<const int32_t> instruction(bool from_words) const = 0;
-    // Tokens between the instruction, with its words, and the piece that is repeated.
+    // Returns the tokens that stand before the piece to repeat, after the instruction and its
+    // words.
     virtual std::span<const int32_t> opening() const { return {}; }
-    // The number of tokens at the front that are not repeated.
+    // Returns the number of tokens at the front that are not repeated.
     virtual int64_t skipped() const { return 0; }
-    // One forward pass without logits. The slots of the tokens must already exist.
+    // Runs one forward pass without logits. The slots of the tokens must already exist.
     virtual void forward(std::span<const int32_t> ids, std::span<const int32_t> positions,
                          StepTap &tap) = 0;
 
@@ -30,24 +31,24 @@ class SequenceForward {
     ~SequenceForward() = default;
 };
 
-// Makes the model repeat its context, piece by piece, with the cache in place. Records for each
-// slot the largest attention that it got from a repeating query (KVzip). Each repetition sees the
-// first slots, its own piece and itself; the scores are normalized over these. Afterwards the cache
-// is as before.
+// Makes the model repeat its context, piece by piece, with the cache in place. For each slot,
+// records the largest attention probability that a query of a repeated token gives this slot
+// (KVzip). The tokens that repeat a piece attend to the first slots, the piece, and each other. The
+// probabilities are normalized over these slots. run() leaves the cache unchanged.
 class ContextRepeat final : public StepTap {
   public:
     // Numbers(layer, head) returns the number of the token in each slot of a head. The numbers are
     // rising.
     using Numbers = std::function<std::span<const int32_t>(uint32_t layer, uint32_t head)>;
-    // `out`: f32 [layers * kv_heads, slots], zeroes. All arguments must stay valid.
+    // `out`: f32 [layers * kv_heads, slots], all 0. All arguments must stay valid.
     ContextRepeat(PolicySetup &setup, KvCache &cache, SequenceForward &forward, Numbers numbers,
                   const Tensor &out, keel_buffer_kind placement);
 
-    // The number of slots that a repetition needs while it runs, in addition to the slots of
+    // Returns the number of slots that run() needs for a moment, in addition to the slots of
     // `tokens`.
     static int64_t room(const PolicySetup &setup, const SequenceForward &forward, int64_t tokens);
-    // `seen`: the position of the next token. Returns false if it was cancelled
-    // (HostServices::request_cancel).
+    // Repeats the whole context. `seen`: the position of the next token. Returns false if the user
+    // cancelled it (HostServices::request_cancel).
     bool run(int64_t seen);
     // The most bytes of the cache's blocks during run().
     uint64_t peak_bytes() const { return peak_bytes_; }
@@ -66,8 +67,8 @@ class ContextRepeat final : public StepTap {
     keel_buffer_kind placement_;
     Tensor ranges_;
     QueryPositions query_positions_;
-    int64_t begin_ = 0, end_ = 0; // tokens of the piece
-    int64_t appended_ = 0;        // slots of the repetition so far
+    int64_t begin_ = 0, end_ = 0; // the tokens of the present piece
+    int64_t appended_ = 0;        // slots that were appended for the repeated tokens so far
     uint64_t peak_bytes_ = 0;
     std::vector<int32_t> ids_, positions_;
 };

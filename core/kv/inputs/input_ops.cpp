@@ -110,8 +110,8 @@ struct Planner {
         }
     }
 
-    // Plans the ops of a ring with the queries of the last tokens, for all layers. With
-    // `in_decode`, decode steps write their queries to it too.
+    // Plans the ops of a ring with the queries of the last tokens, for all layers. `in_decode`:
+    // true if decode steps also write their queries to the ring.
     void ring(InputOps &ops, int64_t window, bool in_decode) const {
         const int64_t row = int64_t{s.heads} * s.head_dim, kept = std::min(window, steps);
         const Tensor all = Tensor::shape(activation, {s.layers, window * row});

@@ -8,15 +8,15 @@
 namespace keel {
 
 // Undoes the rotation of cached keys, for ops that need the keys as they were before RoPE. The
-// graph's tables have only the newest positions, and a cache may have much older keys. So this
-// class computes tables, in float64, of exactly the positions that are in a layer.
+// graph's tables have only the newest positions, and a cache can have much older keys. So this
+// class computes its own tables, in float64, for exactly the positions that a layer has.
 class KeyUnrotation {
   public:
     KeyUnrotation(PolicySetup &setup, keel_buffer_kind placement)
         : setup_(setup), placement_(placement) {}
 
-    // The layer's view; its `positions` are row numbers of tables(). The view and the tables are
-    // valid until the next call.
+    // Returns the layer's view; its `positions` are row numbers of tables(). The view and the
+    // tables are valid until the next call.
     const keel_kv_view *prepare(const KvCache &cache, uint32_t layer);
     uint64_t bytes() const {
         return held_bytes(cos_) + held_bytes(sin_) + held_bytes(rows_) + held_bytes(distinct_) +

@@ -12,10 +12,11 @@ namespace keel {
 // The rules that the model applies to attention logits (for example a soft cap or a window) in the
 // layers on which a policy acts. Scores that are computed for a policy follow the same rules.
 struct LogitRules {
-    float softcap = 0;  // 0: none
-    int64_t window = 0; // tokens; 0: none
+    float softcap = 0;  // 0: no soft cap
+    int64_t window = 0; // tokens; 0: no window
 
-    // `positions`: i32 [m], the positions of the queries. They are read only if there is a window.
+    // `positions`: i32 [m], the positions of the queries. The op reads them only if there is a
+    // window.
     void add_to(keel_attention_scores_args &args, const keel_tensor *positions) const;
 };
 

@@ -9,8 +9,8 @@
 namespace keel {
 namespace {
 
-// An eviction computes its inputs for some layers at a time, so that an array has at most this many
-// numbers (256 KiB). It computes at least one layer at a time.
+// An eviction computes its inputs for some layers at a time. It takes as many layers as fit in an
+// array of this many numbers (256 KiB), but at least one layer.
 constexpr int64_t numbers_at_a_time = int64_t{64} << 10;
 
 int64_t window_rows(const PolicySetup &setup) {
@@ -86,7 +86,8 @@ void PolicyInputs::after_attention(uint32_t layer, const Tensor &q) {
     for (const Piece &piece : pieces_) score_piece(layer, q, piece);
 }
 
-// The positions of the queries of tokens first..first + n - 1. NULL if no rule needs them.
+// Returns the positions of the queries of tokens first..first + n - 1, or NULL if no logit rule
+// needs them.
 const keel_tensor *PolicyInputs::positions_of(int64_t first, int64_t n) {
     if (setup_.logit_rules().window == 0) return nullptr;
     return query_positions_.write(setup_.executor(), placement_, first, n);
@@ -132,7 +133,8 @@ void PolicyInputs::queue_keys(PlannedOp *op, uint64_t features, const KvCache &c
     setup_.executor().run(*op, args);
 }
 
-// The dot product of each key with the sum of its head's keys. It uses one query for each KV head.
+// Queues the dot product of each key with the sum of its head's keys. The op uses one query for
+// each KV head.
 void PolicyInputs::queue_anchor(const KvCache &cache, uint32_t layer) {
     const KvShape &s = setup_.shape();
     const int64_t heads = s.kv_heads, at = (layer - first_) * heads;
@@ -169,7 +171,8 @@ bool PolicyInputs::has_queries(const KvCache &cache, int64_t tail) {
 void PolicyInputs::begin_eviction(const KvCache &cache, const Eviction &eviction) {
     eviction_ = eviction;
     read_ = {};
-    // Sums move with the slots. So a slot needs a sum even if no step has added to it.
+    // Sums move together with the slots. So a slot needs a sum even if no step has added to this
+    // sum.
     for (SlotSums *sums : sums_) sums->begin(cache);
     if (needs(KEEL_NEED_WINDOW_SCORES)) queries_ = window_->prepare(eviction.tail, eviction.stride);
     if (stats_) {
@@ -234,7 +237,7 @@ void PolicyInputs::read_all() {
     if (!needs(KEEL_NEED_WINDOW_SCORES)) return;
     if (queries_ > 0) {
         read_.scores = window_->read(first_, layers_);
-    } else { // no queries, because the newest tokens were evicted: all scores are 0
+    } else { // the newest tokens were evicted, so there are no queries and all scores are 0
         no_scores_.assign(static_cast<size_t>(layers_ * window_->rows() * eviction_.stride), 0.0F);
         read_.scores = no_scores_.data();
     }
@@ -298,8 +301,8 @@ void PolicyInputs::fill(const KvCache &cache, uint32_t layer, keel_policy_input 
         read_keys(ops.key_project.get(), cache, layer, columns, projection_, key_project_);
 }
 
-// Scores that a step computed cover all layers and are used by one eviction only, so they are
-// always freed.
+// Scores that a step computed cover all layers, and only one eviction uses them. So they are always
+// freed.
 void PolicyInputs::finish_eviction(bool again_soon) {
     if (!again_soon) return release();
     if (window_) window_->release();

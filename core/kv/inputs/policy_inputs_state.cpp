@@ -104,7 +104,7 @@ uint64_t PolicyInputs::bytes(const PolicySetup &setup, int64_t context, int64_t 
     const uint64_t columns = setup.needs().projection_cols;
     uint64_t needs = setup.needs().needs;
     if (setup.may_use_key_rule()) needs |= key_rule_needs;
-    // read: count of numbers that the host reads; once: count of other numbers
+    // read: how many numbers the host reads; once: how many other numbers there are
     uint64_t read = 0, once = 0;
     const auto add = [&](uint64_t bits, uint64_t numbers, uint64_t &to) {
         if ((needs & bits) != 0) to += numbers;
@@ -122,7 +122,8 @@ uint64_t PolicyInputs::bytes(const PolicySetup &setup, int64_t context, int64_t 
     add(KEEL_NEED_UNROTATED, n * setup.geometry().rot + layer_cells, once);
     add(KEEL_NEED_REPLAY, uint64_t{s.layers} * s.kv_heads * n, once);
     add(KEEL_NEED_QUERY_STATS, uint64_t{s.heads} * (dim + dim * dim), once);
-    // Numbers that the host reads need a copy, unless the device uses the host's memory.
+    // Numbers that the host reads need a copy on the host, unless the device uses the host's
+    // memory.
     const bool copied = setup.executor().device().device_info().type != KEEL_DEVICE_CPU;
     return collected + ((copied ? 2 : 1) * read + once) * sizeof(float);
 }

@@ -38,7 +38,7 @@ constexpr uint32_t known_flags = KEEL_POLICY_COMPARABLE | KEEL_POLICY_PREFILL_ON
                                  KEEL_POLICY_KVPRESS_WORDS;
 constexpr uint32_t most_window = 4096;
 
-// Checks the needs of one policy. Its errors name the policy.
+// Checks the needs of one policy. Errors name the policy.
 struct Checker {
     const std::string &policy;
     const keel_policy_needs &needs;
@@ -100,7 +100,8 @@ struct Checker {
         if (needs.reduce_group < KEEL_REDUCE_SUM || needs.reduce_group > KEEL_REDUCE_MAX)
             broken("needs chunk_scores with reduce_group {}, expected sum, mean or max",
                    needs.reduce_group);
-        // A piece must fit in one step, because all of its queries need all of its keys.
+        // A piece must fit in one step, because each query of the piece attends to all keys of the
+        // piece.
         if (int64_t{needs.chunk} > step && step < longest) {
             throw_error(ErrorKind::input,
                         "policy {} needs chunk_scores for pieces of {} tokens, but this backend "

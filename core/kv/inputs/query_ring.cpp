@@ -81,8 +81,7 @@ void QueryRing::drop(int64_t n) {
     held_ -= dropped;
     end_ = (end_ - dropped + rows_) % rows_;
     if (dropped > 0)
-        waits_ = false; // the query in the fixed place was the last query, and it is
-                        // dropped
+        waits_ = false; // the query in the fixed place was the last query, and it is dropped
 }
 
 void QueryRing::take_over(QueryRing &other) {

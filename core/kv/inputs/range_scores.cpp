@@ -5,7 +5,7 @@
 namespace keel {
 namespace {
 
-// One row of an i32 tensor of a view (block table, lengths or positions).
+// Returns one row of an i32 tensor of a view (block table, lengths or positions).
 keel_tensor row_of(const keel_tensor &all, uint32_t row) {
     keel_tensor one = all;
     // A tensor of rank 1 has no stride for its elements.

@@ -9,8 +9,8 @@
 namespace keel {
 
 // Queues attention_scores of a step's queries over slot ranges of one layer, and adds the scores to
-// `out`. One call serves all heads if their ranges are equal; if not, there is one call for each
-// head.
+// `out`. If all heads have equal ranges, one call computes all heads. Otherwise there is one call
+// for each head.
 struct RangeScores {
     // Begin and end of each range. The ranges must not overlap. There are at most
     // InputOps::most_ranges ranges.
@@ -20,13 +20,13 @@ struct RangeScores {
     RangeScores(PolicySetup &setup, const KvCache &cache, uint32_t layer, const Tensor &room)
         : setup_(setup), cache_(cache), layer_(layer), room_(room) {}
 
-    Tensor q;   // A [m, heads, head_dim]
+    Tensor q;   // [m, heads, head_dim], in the activation type
     Tensor out; // f32 [kv_heads, slots]
     keel_reduce queries = KEEL_REDUCE_SUM, group = KEEL_REDUCE_MEAN;
-    uint64_t features = 0;                    // KEEL_SCORES_CAUSAL, or not
+    uint64_t features = 0;                    // KEEL_SCORES_CAUSAL or 0
     const keel_tensor *q_positions = nullptr; // i32 [m], for LogitRules
 
-    // of: the ranges of a KV head.
+    // `of` returns the ranges of a KV head.
     void run(const std::function<Ranges(uint32_t head)> &of);
 
   private:

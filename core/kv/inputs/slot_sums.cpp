@@ -54,7 +54,7 @@ void SlotSums::begin(const KvCache &cache) {
     if (all_.empty() || all_.dim(1) < longest) resize(capacity_for(shape_, longest));
     const auto rows = std::ssize(clean_);
     const auto length = [&](int64_t row) { return cache.row_length(static_cast<size_t>(row)); };
-    // Equal rows that follow each other are handled together. Usually all rows are equal.
+    // Neighbouring rows with equal `clean_` are cleared together. Usually all rows are equal.
     for (int64_t row = 0; row < rows;) {
         const int64_t from = clean_[static_cast<size_t>(row)], used = length(row);
         if (used <= from) {
@@ -90,7 +90,7 @@ void SlotSums::copy_to(int64_t first, const Tensor &out) const {
     executor_.run(*ops_.read, args);
 }
 
-// The sums of a row's first n slots. A slot to which no step has added is 0.
+// Returns the sums of a row's first n slots. The sum of a slot to which no step has added is 0.
 std::vector<float> SlotSums::read_row(size_t row, int64_t n) const {
     std::vector<float> values(static_cast<size_t>(n));
     const auto used = static_cast<size_t>(std::min(n, clean_[row]));

@@ -29,7 +29,8 @@ bool WindowScores::begin(const KvCache &cache, const Step &step) {
     first_ = step.first;
     step_ = step.n;
     const RingUse use = setup_.ring_use();
-    const bool may_end = step.kind != StepKind::prefill_chunk; // the prompt, or it has ended
+    // the prompt can end after this step, or has ended
+    const bool may_end = step.kind != StepKind::prefill_chunk;
     const bool goes_on = step.kind == StepKind::prefill_pause ||
                          (step.kind != StepKind::decode && ring_ && ring_->held() > 0);
     keeps_step_ = use == RingUse::always || (use == RingUse::after_prompt && may_end) || goes_on;

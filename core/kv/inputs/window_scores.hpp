@@ -11,12 +11,12 @@
 namespace keel {
 
 // The attention of a sequence's last queries over the slots: KEEL_NEED_WINDOW_SCORES. If the step
-// before an eviction has all these queries, the step computes the scores layer by layer, and the
-// queries need not be kept. Otherwise the queries are kept in a ring, see RingUse. Queries are also
-// kept from a pause in a prompt to the end of the prompt.
+// before an eviction has all these queries, the step computes the scores layer by layer. The
+// queries are then not stored. Otherwise the queries are stored in a ring, see RingUse. Queries are
+// also stored from a pause in a prompt to the end of the prompt.
 class WindowScores {
   public:
-    // `setup` outlives this.
+    // `setup` must outlive this object.
     WindowScores(PolicySetup &setup, keel_buffer_kind placement)
         : setup_(setup), placement_(placement) {}
 
@@ -32,20 +32,20 @@ class WindowScores {
     bool begin(const KvCache &cache, const Step &step);
     // Returns true if the step queues the same ops as every other decode step.
     bool is_usual() const { return !scores_step_ && (!keeps_step_ || has_place()); }
-    // The tensor to which a step of one token writes the layer's queries. NULL: they are not kept.
-    // Valid until the next call.
+    // Returns the tensor to which a step of one token writes the layer's queries. Returns NULL if
+    // the queries are not kept. The tensor is valid until the next call.
     const Tensor *place(uint32_t layer);
     // Call it after the layer's attention was queued. `q`: the queries of the layer.
     void take(const KvCache &cache, uint32_t layer, const Tensor &q);
 
     // ---- an eviction ----
-    // Returns the number of queries from which this eviction's scores are computed; 0: none are
-    // available. `tail`: how many of the newest tokens are in all heads.
+    // Returns the number of queries from which this eviction's scores are computed. 0: there are no
+    // queries. `tail`: number of the newest tokens that are in all heads.
     int64_t prepare(int64_t tail, int64_t stride);
-    // Queues the scores of `layers` layers from `first` on. Call it after prepare(). `seen`: tokens
-    // since the start.
+    // Queues the scores of the layers first to first + layers - 1. Call it after prepare(). `seen`:
+    // number of tokens since the start.
     void queue(const KvCache &cache, uint32_t first, uint32_t layers, int64_t stride, int64_t seen);
-    // The layers' scores [layers * rows(), stride] on the host. Valid until the next call.
+    // Returns the layers' scores [layers * rows(), stride] on the host. Valid until the next call.
     const float *read(uint32_t first, uint32_t layers);
     int64_t rows() const; // rows of scores per layer
     // Frees the memory of one eviction.
@@ -61,15 +61,15 @@ class WindowScores {
     void save(StateWriter &out);
     void load(StateReader &in, int64_t seen);
     uint64_t bytes() const;
-    // An estimate of bytes() if there are `held` slots per head at an eviction. Needs no allocated
-    // memory.
+    // Returns an estimate of bytes() if there are `held` slots per head at an eviction. Allocates
+    // no memory.
     static uint64_t bytes(const PolicySetup &setup, int64_t held);
 
   private:
     QueryRing &ring();
     // Returns true if decode steps write their queries directly into the ring.
     bool has_place() const { return setup_.ring_use() != RingUse::none; }
-    // `first`: the token of the first query.
+    // `first`: number of the token of the first query.
     void queue_scores(const KvCache &cache, uint32_t layer, const Tensor &q, int64_t first,
                       const Tensor &out);
 
@@ -78,11 +78,11 @@ class WindowScores {
     std::unique_ptr<QueryRing> ring_; // NULL: no queries are kept
     Tensor row_;
 
-    // Of the current step.
+    // State of the current step.
     int64_t first_ = 0, step_ = 0; // first token, number of tokens
     bool keeps_step_ = false, scores_step_ = false;
-    // Scores that the last step computed, for all layers; or scores that an eviction computes, for
-    // some layers.
+    // Either the scores that the last step computed, for all layers, or the scores that an eviction
+    // computes, for some layers.
     ReadArray scores_;
     int64_t stride_ = 0, queries_ = 0;
     QueryPositions positions_;

@@ -81,9 +81,10 @@ int32_t KvArena::take(uint32_t index) {
                         capacity, shape_.sequences);
         }
         size_t more = std::max<size_t>(layer.owners.size() / 2, shape_.kv_heads);
-        // Limits the number of allocated blocks to the cap max_bytes. The cap counts blocks in use.
-        // While an arena grows, its old and its new memory both exist until the copy is done; this
-        // happens for one layer at a time. The cap does not count the old memory.
+        // Limits the number of allocated blocks so that their bytes stay within max_bytes.
+        // max_bytes counts blocks in use. While the arena of a layer grows, its old and its new
+        // memory both exist until the copy is done. Only one arena grows at a time. max_bytes does
+        // not count the old memory.
         if (shape_.max_bytes != 0) {
             const uint64_t left = shape_.max_bytes / shape_.block_bytes() - blocks_in_use_;
             more = static_cast<size_t>(std::clamp<uint64_t>(left, 1, more));
@@ -98,14 +99,14 @@ int32_t KvArena::take(uint32_t index) {
                                  true);
     }
     layer.owners[block] = 1;
-    ++layer.first_free; // must come after commit(), because the block stays free if commit() fails
+    ++layer.first_free; // must come after commit(): if commit() fails, the block stays free
     ++layer.in_use;
     ++blocks_in_use_;
     peak_bytes_ = std::max(peak_bytes_, bytes_in_use());
     return static_cast<int32_t>(block);
 }
 
-// Removes one owner of a block. Returns true if it was the last.
+// Removes one owner of a block. Returns true if it was the last owner.
 bool KvArena::let_go(Layer &layer, size_t block) noexcept {
     if (--layer.owners[block] != 0) return false;
     layer.first_free = std::min(layer.first_free, block);
@@ -144,7 +145,7 @@ void KvArena::release(uint32_t index, int32_t id) {
     if (wanted <= layer.owners.size() / 2) resize(layer, wanted);
 }
 
-// Decommits a block. Only whole pages can be returned to the system, and a block may be smaller
+// Decommits a block. Only whole pages can be returned to the system, and a block can be smaller
 // than a page. So free neighbours within the largest page size are included.
 void KvArena::decommit(Layer &layer, Buffer &buffer, size_t block, uint64_t block_bytes) {
     constexpr uint64_t largest_page = 65536;
@@ -173,7 +174,7 @@ void KvArena::resize(Layer &layer, size_t blocks) {
     layer.v = std::move(v);
     layer.owners.resize(blocks);
     ++layer.generation;
-    device.trim(); // frees the old memory, which the cap does not count
+    device.trim(); // frees the old memory, which max_bytes does not count
 }
 
 void KvArena::queue_copy(const Tensor &from, const Tensor &to) {

@@ -7,11 +7,11 @@
 
 namespace keel {
 
-// The blocks of all layers of a cache and its forks: for each layer a K and a V arena of [blocks,
+// The blocks of all layers of a cache and its forks. Each layer has a K and a V arena of [blocks,
 // block_slots, head_dim], and the number of owners of each block. Each layer numbers its blocks
 // from 0; the K and V parts of a block have the same number. If the backend can reserve address
-// space, a free block has no memory. If not, an arena is copied to grow, and shrinks if blocks at
-// its end are free.
+// space, a free block has no memory. Otherwise an arena grows by copying it to new memory, and it
+// shrinks if blocks at its end are free.
 class KvArena {
   public:
     // `seats`: see seats().
@@ -27,17 +27,17 @@ class KvArena {
     // the layer are invalid.
     uint64_t generation(uint32_t layer) const { return layers_[layer].generation; }
 
-    // Returns true if `blocks` more blocks, of all layers together, can be taken without exceeding
+    // Returns true if `blocks` more blocks, in all layers together, can be taken without exceeding
     // max_bytes.
     bool can_take(uint64_t blocks) const;
-    // The number of blocks that a layer can still take.
+    // Returns the number of blocks that a layer can still take.
     uint64_t free_blocks(uint32_t layer) const {
         return static_cast<uint64_t>(shape_.capacity_blocks()) - layers_[layer].in_use;
     }
-    // Takes the free block with the lowest number; the block then has one owner. Throws
+    // Takes the free block with the lowest number. The block then has one owner. Throws
     // Error(resource) if no block is free.
     int32_t take(uint32_t layer);
-    // The block gets one more owner.
+    // Adds one owner to the block.
     void retain(uint32_t layer, int32_t block) {
         ++layers_[layer].owners[static_cast<size_t>(block)];
     }
@@ -50,25 +50,26 @@ class KvArena {
     }
     void copy_block(uint32_t layer, int32_t from, int32_t to);
 
-    // In steps of several sequences, the block tables of all caches are in one tensor, and so are
-    // their lengths and their positions. A seat is a cache's share of these tensors: layers *
-    // kv_heads rows of each. Block tables: i32 [seats * layers * kv_heads, blocks]. Lengths: i32
-    // [seats * layers * kv_heads]. Positions: i32 [seats * layers * kv_heads, slots].
+    // In steps of several sequences, the block tables of all caches are in one tensor. The lengths
+    // of all caches are in another tensor, and their positions in a third. A seat is a cache's part
+    // of these tensors: layers * kv_heads rows of each. Block tables: i32 [seats * layers *
+    // kv_heads, blocks]. Lengths: i32 [seats * layers * kv_heads]. Positions: i32 [seats * layers *
+    // kv_heads, slots].
     uint32_t seats() const { return static_cast<uint32_t>(seat_taken_.size()); }
-    int32_t take_seat(); // -1: none is free
+    int32_t take_seat(); // returns -1 if no seat is free
     void leave_seat(int32_t seat) noexcept { seat_taken_[static_cast<size_t>(seat)] = false; }
     const Tensor &seat_tables() const { return seat_tables_; }
     const Tensor &seat_lengths() const { return seat_lengths_; }
     const Tensor &seat_positions() const { return seat_positions_; }
 
-    // Bytes of blocks in use, each shared block counted once, plus the bytes that count_extra()
-    // added.
+    // Bytes of blocks in use, plus the bytes that count_extra() added. Each shared block counts
+    // once.
     uint64_t bytes_in_use() const { return blocks_in_use_ * shape_.block_bytes() + extra_bytes_; }
-    // Records that the memory of a sequence in addition to its blocks has changed from `before` to
+    // Records that a sequence's additional memory (without its blocks) has changed from `before` to
     // `now` bytes. This memory counts as cache memory.
     void count_extra(uint64_t now, uint64_t before) noexcept;
-    // Reserves bytes that blocks may not take, for memory of a sequence that does not count as
-    // cache memory. The reserve of the sequence has changed from `before` to `now` bytes.
+    // Changes the reserve of a sequence from `before` to `now` bytes. Blocks may not take reserved
+    // bytes. The reserve is for memory that does not count as cache memory.
     void set_aside(uint64_t now, uint64_t before) noexcept { aside_bytes_ += now - before; }
     uint64_t bytes_set_aside() const { return aside_bytes_; }
     uint64_t bytes_resident() const; // bytes of memory that the arenas have
@@ -77,7 +78,7 @@ class KvArena {
   private:
     struct Layer {
         Tensor k, v;
-        std::vector<uint32_t> owners; // [capacity]; 0: free
+        std::vector<uint32_t> owners; // [capacity]; 0: the block is free
         size_t first_free = 0;        // all blocks below this number are in use
         size_t in_use = 0;
         uint64_t generation = 0;

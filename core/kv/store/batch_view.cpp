@@ -7,8 +7,8 @@
 namespace keel {
 namespace {
 
-// A layer's part of a tensor [seats * layers * kv_heads, ...] with block tables, lengths or
-// positions, as [seats, kv_heads, ...].
+// A tensor [seats * layers * kv_heads, ...] has the block tables, lengths or positions of all
+// layers. Returns a layer's part of it, as [seats, kv_heads, ...].
 keel_tensor by_seat(const Tensor &books, const KvShape &shape, uint32_t layer) {
     keel_tensor t = *books.c();
     const int64_t rows = int64_t{shape.layers} * shape.kv_heads;

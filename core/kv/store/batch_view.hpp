@@ -13,12 +13,12 @@ namespace keel {
 // share an arena, and each has a seat in it (KvArena::seats). Not thread-safe.
 class BatchView {
   public:
-    // For caches in this arena. A view has at most `most` caches.
+    // Makes views of caches in this arena. A view has at most `most` caches.
     BatchView(KvArena &arena, uint32_t most);
 
-    // One view for each layer, for a step whose row i is a token of caches[i]. Valid until the next
-    // call. Empty if a cache is in another arena or has no seat. Queues a write of the seats'
-    // numbers to the device.
+    // Returns one view for each layer, for a step whose row i is a token of caches[i]. The views
+    // are valid until the next call. Returns an empty list if a cache is in another arena or has no
+    // seat. Queues a write of the seats' numbers to the device.
     std::span<const keel_batch_kv *const> of(std::span<KvCache *const> caches);
 
   private:

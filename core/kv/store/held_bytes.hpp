@@ -8,9 +8,10 @@
 
 namespace keel {
 
-// The bytes of a tensor that shares its buffer with no other tensor. 0 if it has no memory yet.
-// This is not the buffer's size, because a reused buffer may be up to a quarter larger. So the
-// bytes of a sequence do not depend on earlier runs.
+// Returns the bytes of a tensor that shares its buffer with no other tensor. Returns 0 if the
+// tensor has no memory yet. The buffer itself can be larger, because up to a quarter of a reused
+// buffer can be unused. This number leaves that part out, so the bytes of a sequence do not depend
+// on earlier runs.
 inline uint64_t held_bytes(const Tensor &tensor) {
     return tensor.buffer() != nullptr ? tensor.bytes() : 0;
 }

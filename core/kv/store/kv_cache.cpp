@@ -20,7 +20,7 @@ KvCache::KvCache(std::shared_ptr<KvArena> arena) : arena_(std::move(arena)) {
                   slots = blocks * s.block_slots;
     take_books(device, rows, blocks, slots);
     heads_.resize(static_cast<size_t>(rows));
-    for (Head &h : heads_) { // reserves, so that a growing cache allocates nothing
+    for (Head &h : heads_) { // reserves memory, so that a growing cache allocates none
         h.blocks.reserve(static_cast<size_t>(blocks));
         h.positions.reserve(static_cast<size_t>(s.max_slots));
     }
@@ -44,7 +44,7 @@ KvCache::KvCache(std::shared_ptr<KvArena> arena) : arena_(std::move(arena)) {
     }
 }
 
-// Takes a seat in the arena's tensors for block tables, lengths and positions if one is free.
+// Takes a seat in the arena's tensors for block tables, lengths and positions, if a seat is free.
 // Otherwise allocates its own tensors.
 void KvCache::take_books(Device &device, int64_t rows, int64_t blocks, int64_t slots) {
     seat_ = arena_->take_seat();
@@ -176,9 +176,9 @@ void KvCache::drop_blocks(uint32_t layer, uint32_t h, size_t keep) {
     while (head(layer, h).blocks.size() > keep) arena_->release(layer, pop_block(layer, h));
 }
 
-// Frees blocks while an error is handled, or in a destructor, so it must not throw. The tables are
-// always correct afterwards. If memory cannot be returned now because the device is lost, it is
-// freed with the arenas.
+// Frees blocks while an error is handled, or in a destructor, so this function must not throw.
+// After the call the tables are always correct. If the device is lost, the memory cannot be freed
+// now. Then the memory is freed with the arenas.
 void KvCache::abandon_blocks(uint32_t layer, uint32_t h, size_t keep) noexcept {
     while (head(layer, h).blocks.size() > keep) arena_->abandon(layer, pop_block(layer, h));
 }

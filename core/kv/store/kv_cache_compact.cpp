@@ -1,4 +1,4 @@
-// Part of KvCache: compaction. The kept slots move to the front, and free blocks are returned.
+// Part of KvCache: compaction. It moves the kept slots to the front and frees blocks.
 #include "kv/store/kv_cache.hpp"
 
 #include "base/display.hpp"
@@ -29,11 +29,12 @@ bool KvCache::is_identity(uint32_t layer, const KeepLists &keep) const {
     for (uint32_t h = 0; h < shape().kv_heads; ++h) {
         if (static_cast<int64_t>(keep[h].size()) != length(layer, h)) return false;
     }
-    return true; // the list ascends and has as many entries as slots, so it keeps all
+    // the list ascends and has as many entries as the head has slots, so it keeps all slots
+    return true;
 }
 
-// Whether a new block is needed for the kept slots. A compaction never writes to a shared block,
-// and it does not change a head that keeps all slots.
+// Returns true if the kept slots need a new block in place of block i. A compaction never writes to
+// a shared block, and it does not change a head that keeps all slots.
 bool KvCache::needs_fresh(uint32_t layer, uint32_t h, size_t kept, size_t i) const {
     const Head &own = heads_[layer * shape().kv_heads + h];
     return kept != own.positions.size() && arena_->is_shared(layer, own.blocks[i]);
@@ -92,7 +93,7 @@ void KvCache::queue_gather(uint32_t layer, const KeepLists &keep, PlannedOp &gat
                            std::span<const Tensor> sides, std::span<const int32_t> table,
                            bool moved) {
     const KvShape &s = shape();
-    refresh_view(layer); // taking blocks may have replaced the arenas
+    refresh_view(layer); // the call that took blocks can have replaced the arenas
     keel_kv_view to = layers_[layer].view;
     if (moved) {
         gather_table_.write(table.data());
@@ -105,7 +106,7 @@ void KvCache::queue_gather(uint32_t layer, const KeepLists &keep, PlannedOp &gat
     for (uint32_t h = 0; h < s.kv_heads; ++h) {
         std::copy(keep[h].begin(), keep[h].end(),
                   index_scratch_.begin() + static_cast<std::ptrdiff_t>(h * longest));
-        // A head that keeps all slots moves nothing.
+        // If a head keeps all slots, none of its slots moves.
         const bool untouched = static_cast<int64_t>(keep[h].size()) == length(layer, h);
         counts[h] = untouched ? 0 : static_cast<int32_t>(keep[h].size());
     }
@@ -159,7 +160,7 @@ uint64_t KvCache::compact(uint32_t layer, const KeepLists &keep, PlannedOp &gath
     try {
         unshare(layer, keep, table, taken);
         queue_gather(layer, keep, gather, sides, table, !taken.empty());
-    } catch (...) { // for example if memory runs out; then the new blocks are freed
+    } catch (...) { // for example if there is no memory left; then the new blocks are freed
         for (const int32_t block : taken) arena_->abandon(layer, block);
         throw;
     }

@@ -1,6 +1,7 @@
 // Part of KvCache: moves the content of a cache on another device to this cache. Lengths and
 // positions are copied at once. Rows are copied layer by layer, so that the blocks of the other
-// cache can be freed after each layer. Types and slots per block may differ.
+// cache can be freed after each layer. The two caches can have different types and different
+// numbers of slots per block.
 #include "kv/store/kv_cache.hpp"
 
 #include "base/display.hpp"
@@ -23,7 +24,7 @@ struct Piece {
     uint64_t first, rows; // row numbers in the image
 };
 
-// Calls visit(pieces) for each run of adjacent blocks, which one read or write can transfer.
+// Calls visit(pieces) for each run of adjacent blocks. One read or write can transfer a run.
 template <typename Visit>
 void for_each_run(std::vector<Piece> &pieces, uint64_t block_bytes, const Visit &visit) {
     std::sort(pieces.begin(), pieces.end(),

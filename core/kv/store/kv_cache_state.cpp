@@ -1,6 +1,6 @@
-// Part of KvCache: saves and loads the content of a cache. For each layer and head this is the
-// number of slots, the positions of their keys, the rows of K, and the rows of V, in the cache's
-// types. Blocks are not saved; loading takes new ones.
+// Part of KvCache: saves and loads the content of a cache. For each layer and head, the content is
+// the number of slots, the positions of their keys, the rows of K, and the rows of V. The rows have
+// the types of the cache. Blocks are not saved; loading takes new blocks.
 #include "kv/store/kv_cache.hpp"
 
 #include "base/display.hpp"
@@ -12,8 +12,8 @@
 namespace keel {
 namespace {
 
-// The rows of a head in one arena (K or V), block by block. `row_bytes` is the size of one slot's
-// row.
+// Visits the rows of a head in one arena (K or V), block by block. `row_bytes` is the size of one
+// slot's row.
 struct RowRange {
     const Tensor &arena;
     uint64_t block_bytes, row_bytes;
@@ -78,7 +78,7 @@ KvCache::SavedHead KvCache::read_head(StateReader &in, int64_t seen) const {
 
 void KvCache::load(StateReader &in, int64_t seen) {
     clear();
-    // Everything is checked before a block is taken.
+    // All saved values are checked before a block is taken.
     std::vector<SavedHead> saved;
     uint64_t blocks = 0;
     for (size_t i = 0; i < heads_.size(); ++i) {

@@ -1,4 +1,4 @@
-// Part of KvCache: for layers with an attention window, frees the blocks to which no later query
+// Part of KvCache, for layers with an attention window: frees the blocks to which no later query
 // attends.
 #include "kv/store/kv_cache.hpp"
 

@@ -21,7 +21,8 @@ int64_t KvShape::held_slots(int64_t tokens) const {
 }
 
 std::string KvShape::cap_text() const {
-    const auto mib = [](uint64_t bytes) { // rounds, because 0.1 MiB is not a whole number of bytes
+    // rounds the number, because 0.1 MiB is not a whole number of bytes
+    const auto mib = [](uint64_t bytes) {
         return std::round(1e4 * static_cast<double>(bytes) / bytes_per_mib) / 1e4;
     };
     std::string text = fmt::format("kv.max_mib = {:.6g}", mib(max_bytes + cap_beside));

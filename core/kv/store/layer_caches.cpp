@@ -7,7 +7,7 @@
 namespace keel {
 namespace {
 
-// Merges the views of the two caches to one list for all layers of an engine.
+// Merges the views of the two caches into one list for all layers of an engine.
 template <typename View>
 void interleave(const std::vector<bool> &has_window, std::span<View const> main,
                 std::span<View const> window, std::vector<View> &out) {

@@ -11,8 +11,8 @@
 
 namespace keel {
 
-// Memory that several sequences share. `main`: for the layers of KvLayout::shape. `window`: for the
-// windowed layers; NULL: there are none.
+// Memory that several sequences share. `main` is for the layers of KvLayout::shape. `window` is for
+// the layers with a window; NULL: there is no second cache.
 struct KvArenas {
     std::shared_ptr<KvArena> main, window;
 };
@@ -31,8 +31,8 @@ class LayerCaches {
     // end_repeat().
     std::span<const keel_kv_view *const> views() const { return views_; }
 
-    // The next functions are like the functions of KvCache with the same names. A cache with a
-    // window always has slots for a step.
+    // The next functions are like the functions of KvCache with the same names. A cache of layers
+    // with a window always has slots for a step.
     bool fits(int64_t n, std::string *why = nullptr) const;
     bool has_slots(int64_t n) const;
     void append(std::span<const int32_t> positions, int64_t n);
@@ -47,17 +47,19 @@ class LayerCaches {
     // reserve_like(). Returns the bytes written.
     uint64_t take_rows(LayerCaches &from);
 
-    // Frees the blocks with keys to which no later query attends. Call it after each step.
+    // Frees the blocks whose keys are outside the window of all later queries. Call it after each
+    // step.
     void hold_windows();
-    // Returns true if the last n tokens can be removed. They cannot if the next query would need
-    // keys that were freed. Removing all tokens is always possible.
+    // Returns true if the last n tokens can be removed. They cannot be removed if the next query
+    // would need keys that were freed. Removing all tokens is always possible.
     bool can_truncate(int64_t n, std::string *why = nullptr) const;
 
-    // For a policy that makes the model repeat its context. The repeated tokens are appended to the
-    // main cache and removed later. They cannot be removed from the window cache, because the
-    // window cache frees older keys when tokens are appended. So begin_repeat() replaces the window
-    // cache by a copy, append_repeated() appends to the copy, hold_repeated() frees the tokens that
-    // are no longer in the window of the copy, and end_repeat() brings the window cache back.
+    // These functions are for a policy that makes the model repeat its context. The repeated tokens
+    // are appended to the main cache and removed later. They cannot be removed from the window
+    // cache, because the window cache frees older keys when tokens are appended. So begin_repeat()
+    // replaces the window cache by a copy. append_repeated() appends to the copy. hold_repeated()
+    // frees tokens that are no longer in the window of the copy. end_repeat() brings the window
+    // cache back.
     void begin_repeat();
     void append_repeated(std::span<const int32_t> positions);
     void hold_repeated(int64_t next);
@@ -75,16 +77,17 @@ class LayerCaches {
     std::unique_ptr<KvCache> main_, window_;
     std::unique_ptr<KvCache> kept_window_; // holds the window cache while a copy replaces it
     std::vector<bool> has_window_;         // [layers of the engine]; empty: no second cache
-    int64_t max_tokens_ = 0;               // if main_ has a window
-    int64_t tokens_ = 0;                   // since the start
+    int64_t max_tokens_ = 0;               // the most tokens of a sequence, if main_ has a window
+    int64_t tokens_ = 0;                   // number of tokens since the start
     std::vector<const keel_kv_view *> views_;
 };
 
-// Views of the caches of a step's sequences. BatchView does the same for one arena.
+// Makes views of the caches of a step's sequences. BatchView does the same for one arena.
 class LayerBatchView {
   public:
     LayerBatchView(const KvArenas &arenas, const KvLayout &layout, uint32_t most);
-    // One view for each layer of the engine. Empty if one op cannot read these caches together.
+    // Returns one view for each layer of the engine. Returns an empty list if one op cannot read
+    // these caches together.
     std::span<const keel_batch_kv *const> of(std::span<const LayerCaches *const> caches);
 
   private:

@@ -42,7 +42,7 @@ class StateWriter {
 // remaining bytes before memory is allocated. Errors are Error(input) "NAME: ...".
 class StateReader {
   public:
-    // `bytes` outlive this.
+    // `bytes` must outlive this object.
     StateReader(std::span<const std::byte> bytes, std::string name)
         : left_(bytes), name_(std::move(name)) {}
 
@@ -55,8 +55,9 @@ class StateReader {
                     name_ + ": " + fmt::format(format, std::forward<Args>(args)...));
     }
 
-    // The next `bytes` bytes. If there are fewer, the error says that `what` is cut off. The result
-    // is valid as long as the reader's bytes are. The bytes may have any alignment.
+    // Returns the next `bytes` bytes. If there are fewer, throws an error that says that `what` is
+    // cut off. The result is valid as long as the reader's bytes are. The bytes may have any
+    // alignment.
     std::span<const std::byte> take(uint64_t bytes, std::string_view what) {
         if (bytes > left_.size())
             fail("the session ends within {}: expected {} more bytes, found {}", what, bytes,
@@ -71,7 +72,7 @@ class StateReader {
         std::memcpy(&value, take(sizeof value, what).data(), sizeof value);
         return value;
     }
-    // A count from `least` to `most`.
+    // Reads a count from `least` to `most`.
     int64_t get_count(std::string_view what, int64_t least, int64_t most) {
         const auto value = get<int64_t>(what);
         if (value < least || value > most)

@@ -8,7 +8,7 @@ namespace keel {
 
 namespace {
 
-// The offset of the character that ends at `offset` (> 0).
+// Returns the offset of the character that ends at `offset` (> 0).
 std::size_t previous_character(std::string_view text, std::size_t offset) {
     do {
         --offset;
@@ -46,7 +46,7 @@ Overlap overlap_with(std::span<const TextRange> ranges, TextRange range) {
     return it->begin <= range.begin && it->end >= range.end ? Overlap::whole : Overlap::part;
 }
 
-// The parts of `ranges` inside `window`, relative to the start of the window.
+// Computes the parts of `ranges` inside `window`, relative to the start of the window.
 void ranges_within(std::span<const TextRange> ranges, TextRange window,
                    std::vector<TextRange> &out) {
     out.clear();
@@ -139,8 +139,8 @@ void AddedTokens::pass(const Trie &trie, std::string_view text, bool at_start,
         const AddedToken &token = tokens_[static_cast<std::size_t>(index)];
         if (token.special) {
             const Overlap overlap = overlap_with(plain, match);
-            // after a match that crosses the border of a plain range, the search continues at the
-            // next byte, because a token may begin after the border
+            // If a match crosses the border of a plain range, it does not count. Then the search
+            // continues at the next byte, because a token can begin after the border.
             at = overlap == Overlap::part ? match.begin + 1 : match.end;
             if (overlap != Overlap::none) continue;
         }

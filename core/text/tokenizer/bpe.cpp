@@ -36,7 +36,8 @@ std::uint64_t pair_key(std::int32_t left, std::int32_t right) {
            static_cast<std::uint32_t>(right);
 }
 
-// The heap's top is the pair with the lowest rank. If several have it, the leftmost is the top.
+// Order of the heap: its top is the pair with the lowest rank. If several pairs have this rank, the
+// top is the leftmost pair.
 bool comes_later(const MergeScratch::Candidate &a, const MergeScratch::Candidate &b) {
     return a.rank != b.rank ? a.rank > b.rank : a.position > b.position;
 }
@@ -65,7 +66,7 @@ std::size_t Bpe::missing_bytes() const noexcept {
     return static_cast<std::size_t>(std::count(byte_ids_.begin(), byte_ids_.end(), -1));
 }
 
-// Adds the pair that begins at `position` to the candidates if a rule merges it. The caller
+// If a rule merges the pair that begins at `position`, adds the pair to the candidates. The caller
 // restores the heap.
 void MergeTable::push_pair(MergeScratch &scratch, std::int32_t position) const {
     const MergeScratch::Symbol &left = scratch.symbols[static_cast<std::size_t>(position)];
@@ -98,7 +99,7 @@ void MergeTable::merge(MergeScratch &scratch) const {
         MergeScratch::Symbol &left = symbols[best.position];
         if (left.gone || left.next < 0) continue;
         MergeScratch::Symbol &right = symbols[static_cast<std::size_t>(left.next)];
-        // The pair may have changed since it was added. As in Hugging Face tokenizers, the check
+        // The pair can have changed since it was added. As in Hugging Face tokenizers, the check
         // compares the result of the merge and not the rule.
         const std::uint64_t *rule = rules_.find(pair_key(left.id, right.id));
         if (rule == nullptr || static_cast<std::int32_t>(*rule & 0xFFFFFFFFU) != best.id) continue;

@@ -13,13 +13,13 @@
 namespace keel {
 
 // Converts text in GPT-2's reversible alphabet to bytes. In this alphabet each byte value is one
-// printable character, so that a vocabulary can be written as text. nullopt if a character is not
-// in the alphabet.
+// printable character, so that a vocabulary can be written as text. Returns nullopt if a character
+// is not in the alphabet.
 std::optional<std::string> bytes_of_symbols(std::string_view symbols);
-// The character of a byte in this alphabet, as UTF-8.
+// Returns the character of a byte in GPT-2's alphabet, as UTF-8.
 const std::string &symbol_of_byte(unsigned char byte);
 
-// Memory for merging that is reused from word to word. One per thread.
+// Memory for merging. It is used again for the next word. Each thread needs its own.
 struct MergeScratch {
     struct Symbol {
         std::int32_t id;
@@ -43,16 +43,18 @@ struct MergeScratch {
     }
 };
 
-// The rules that merge two neighbouring symbols to one. The rule with the lowest rank is applied
-// first; if ranks are equal, the leftmost pair is merged first. Immutable once filled.
+// The rules that merge two neighbouring symbols into one. The rule with the lowest rank is applied
+// first. If ranks are equal, the leftmost pair is merged first. Immutable once filled.
 class MergeTable {
   public:
     void reserve(std::size_t count) { rules_.reserve(count); }
-    // left + right -> merged. If a pair is added again, the later rule replaces the earlier one.
+    // Adds the rule left + right -> merged. If a pair is added again, the later rule replaces the
+    // earlier one.
     void add(std::int32_t left, std::int32_t right, std::uint32_t rank, std::int32_t merged);
     std::size_t size() const noexcept { return rules_.size(); }
 
-    // Applies the rules until none applies. The word must have less than 2^31 symbols. O(n log n).
+    // Applies the rules until no rule applies. The word must have less than 2^31 symbols. O(n log
+    // n).
     void merge(MergeScratch &scratch) const;
 
   private:
@@ -76,7 +78,7 @@ class Bpe {
     Bpe() { byte_ids_.fill(-1); }
 
     void set_byte(unsigned char byte, std::int32_t id) { byte_ids_[byte] = id; }
-    // Sets the token for bytes that have no token of their own. If none is set, such bytes are
+    // Sets the token for bytes that have no token of their own. Without this token, such bytes are
     // dropped, as in Hugging Face tokenizers.
     void set_unknown(std::int32_t id, bool fuse) {
         unknown_ = id;
@@ -92,7 +94,7 @@ class Bpe {
     void encode(std::string_view word, MergeScratch &scratch, std::vector<std::int32_t> &out) const;
 
     std::size_t merge_count() const noexcept { return merges_.size(); }
-    // The number of byte values without a token.
+    // Returns the number of byte values without a token.
     std::size_t missing_bytes() const noexcept;
 
   private:

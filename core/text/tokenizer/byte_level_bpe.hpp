@@ -12,9 +12,9 @@
 
 namespace keel {
 
-// Byte-level BPE. First the text is split at added tokens. The rest is split into words by
-// patterns, and the bytes of each word are merged. The class holds the added tokens, the patterns
-// and the merges. The readers of tokenizer files fill them.
+// Byte-level BPE. First the text is split at added tokens. Patterns split the remaining text into
+// words, and the bytes of each word are merged. The class holds the added tokens, the patterns and
+// the merges. The readers of tokenizer files fill them.
 class ByteLevelBpe final : public Tokenizer {
   public:
     struct Parts {

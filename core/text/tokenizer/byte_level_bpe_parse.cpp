@@ -27,8 +27,8 @@ Bpe read_model(const JsonNode &model, const TokenizerVocab &vocab) {
     return bpe;
 }
 
-// The bytes of a vocabulary entry, decoded from GPT-2's alphabet. An entry with a character outside
-// of the alphabet is used unchanged.
+// Returns the bytes of a vocabulary entry, decoded from GPT-2's alphabet. If an entry has a
+// character outside of the alphabet, its text is used unchanged.
 std::string piece_bytes(std::string_view entry) {
     auto bytes = bytes_of_symbols(entry);
     return bytes ? std::move(*bytes) : std::string(entry);

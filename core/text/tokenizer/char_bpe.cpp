@@ -59,7 +59,7 @@ void CharBpe::encode(std::string_view word, MergeScratch &scratch,
             out.push_back(id);
             continue;
         }
-        // the symbol of a character that was not merged and is not a token
+        // this symbol is a character that was not merged and is not a token
         if (push_bytes(symbol_only_[static_cast<std::size_t>(id - first_symbol_)], out)) continue;
         if (unknown_ >= 0 && !(fuse_unknown_ && i > 0 && out.back() == unknown_))
             out.push_back(unknown_);
@@ -68,8 +68,8 @@ void CharBpe::encode(std::string_view word, MergeScratch &scratch,
 
 namespace {
 
-// Finds the id for a part of a piece: the id of a piece, or the symbol of a single character, which
-// is created if needed.
+// Finds the id for a part of a piece. This is the id of a piece, or the symbol of a single
+// character. The symbol is created if needed.
 class Symbols {
   public:
     Symbols(std::span<const ScoredPiece> pieces, std::int32_t vocab_size, CharBpe &bpe)

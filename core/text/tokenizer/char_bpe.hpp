@@ -11,8 +11,8 @@
 namespace keel {
 
 // Byte-pair encoding of one word that starts from its characters, like SentencePiece. A character
-// without a token becomes the tokens of its bytes (byte fallback), or else the unknown token.
-// Immutable once filled.
+// without a token becomes the tokens of its bytes (byte fallback). If this is not possible, it
+// becomes the unknown token. Immutable once filled.
 class CharBpe {
   public:
     CharBpe() { byte_ids_.fill(-1); }
@@ -25,8 +25,8 @@ class CharBpe {
     void set_symbol_only(char32_t c, std::int32_t symbol);
     void set_first_symbol(std::int32_t symbol) { first_symbol_ = symbol; }
     void set_byte(unsigned char byte, std::int32_t id) { byte_ids_[byte] = id; }
-    // `fuse`: a run of unknown characters becomes one token. If no unknown token is set, such
-    // characters are dropped.
+    // Sets the unknown token. `fuse`: a run of unknown characters becomes one token. Without an
+    // unknown token, such characters are dropped.
     void set_unknown(std::int32_t id, bool fuse) {
         unknown_ = id;
         fuse_unknown_ = fuse;
@@ -36,7 +36,8 @@ class CharBpe {
         whole_words_.insert_or_assign(std::move(word), id);
     }
 
-    // Appends the tokens of a word. It must be valid UTF-8 of less than 2^31 bytes. O(n log n).
+    // Appends the tokens of a word. The word must be valid UTF-8 of less than 2^31 bytes. O(n log
+    // n).
     void encode(std::string_view word, MergeScratch &scratch, std::vector<std::int32_t> &out) const;
 
     std::size_t merge_count() const noexcept { return merges_.size(); }
@@ -64,7 +65,8 @@ struct ScoredPiece {
 };
 
 // Fills characters and merges. Two symbols merge if their joined text is a piece. Ids must be below
-// `vocab_size`. Throws Error(input) "SOURCE: ..." for pieces that exceed any real vocabulary.
+// `vocab_size`. Throws Error(input) "SOURCE: ..." if the pieces exceed the limits of any real
+// vocabulary.
 void add_scored_pieces(std::span<const ScoredPiece> pieces, std::int32_t vocab_size,
                        std::string_view source, CharBpe &bpe);
 

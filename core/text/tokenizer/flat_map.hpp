@@ -7,7 +7,7 @@
 namespace keel {
 
 // A map uint64 -> uint64 with open addressing in one array, because the lookup of a merge is the
-// inner loop of encoding. A key may be any value except 2^64 - 1. Entries cannot be removed.
+// inner loop of encoding. A key can be any value except 2^64 - 1. Entries cannot be removed.
 class FlatMap {
   public:
     void reserve(std::size_t count) {
@@ -24,7 +24,8 @@ class FlatMap {
         slot = {key, value};
     }
 
-    // NULL if the map lacks the key. Valid until the next put().
+    // Returns the value, or NULL if the map does not have the key. The pointer is valid until the
+    // next put().
     const std::uint64_t *find(std::uint64_t key) const noexcept {
         if (slots_.empty()) return nullptr;
         const Slot &slot = slots_[probe(key)];

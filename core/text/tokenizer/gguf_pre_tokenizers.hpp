@@ -17,10 +17,11 @@ struct GgufPreTokenizer {
     bool add_bos = false;          // used if the file does not have the key
 };
 
-// nullopt if the name is unknown.
+// Returns the rule with this name, or nullopt if the name is unknown.
 std::optional<GgufPreTokenizer> find_gguf_pre_tokenizer(std::string_view name);
-// Finds the first name whose rule splits in this way, whatever its add_bos. `composes`: whether the
-// rule applies NFC first; nullopt: either. Returns nullopt if there is none.
+// Returns the first name whose rule splits with these patterns and with this `ignore_merges`.
+// add_bos of the rule does not matter. `composes`: true if the rule must apply NFC first, false if
+// it must not, nullopt if both are allowed. Returns nullopt if there is no such name.
 std::optional<std::string_view>
 name_gguf_pre_tokenizer(const std::vector<std::string_view> &patterns, bool ignore_merges,
                         std::optional<bool> composes = {});
@@ -28,7 +29,7 @@ name_gguf_pre_tokenizer(const std::vector<std::string_view> &patterns, bool igno
 // and Digits with individual_digits.
 std::string_view byte_level_pattern();
 std::string_view single_digit_pattern();
-// All names for messages: "default, gpt-2, llama-bpe, ...".
+// Returns all names for messages: "default, gpt-2, llama-bpe, ...".
 std::string gguf_pre_tokenizer_names();
 
 } // namespace keel

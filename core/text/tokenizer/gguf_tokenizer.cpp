@@ -34,8 +34,8 @@ std::vector<std::string_view> read_tokens(const GgufFile &file) {
     return std::move(*tokens);
 }
 
-// The type of each token. If the file does not have the key, the type follows from the text of the
-// token.
+// Returns the type of each token. If the file does not have the key, the type follows from the text
+// of the token.
 std::vector<Type> read_types(const GgufFile &file, const std::vector<std::string_view> &tokens) {
     std::vector<Type> types(tokens.size(), Type::normal);
     const auto numbers = file.integers(types_key, max_tokens, 0, 6);
@@ -54,7 +54,7 @@ std::vector<Type> read_types(const GgufFile &file, const std::vector<std::string
 
 std::optional<std::int32_t> token_id(const GgufFile &file, const char *key, std::size_t tokens) {
     const auto id = file.integer(key);
-    // some writers use this value for "none"
+    // some writers use this value if there is no token
     if (!id || *id < 0 || *id == UINT32_MAX) return std::nullopt;
     const auto last = static_cast<std::int64_t>(tokens) - 1;
     if (*id > last)
@@ -89,7 +89,7 @@ Marks read_marks(const GgufFile &file, const std::vector<std::string_view> &toke
     return marks;
 }
 
-// The tokens that the file, or the kind of vocabulary, requires before and after a text.
+// Returns the tokens that the file, or the kind of vocabulary, requires before and after a text.
 TextFrame read_frame(const GgufFile &file, const Marks &marks, bool add_bos) {
     TextFrame frame;
     if (file.boolean("tokenizer.ggml.add_bos_token").value_or(add_bos)) {
@@ -139,7 +139,8 @@ class ByteLevelReader {
         : file_(&file), tokens_(read_tokens(file)), types_(read_types(file, tokens_)) {
         ids_.reserve(tokens_.size());
         for (std::size_t i = 0; i < tokens_.size(); ++i)
-            ids_.emplace(tokens_[i], static_cast<std::int32_t>(i)); // of equal tokens the first one
+            // if tokens are equal, the first one wins
+            ids_.emplace(tokens_[i], static_cast<std::int32_t>(i));
     }
 
     std::unique_ptr<Tokenizer> read() {
@@ -157,8 +158,8 @@ class ByteLevelReader {
         parts.source = file_->name();
         parts.prefix = std::move(frame.prefix);
         parts.suffix = std::move(frame.suffix);
-        // GGUF files do not say that Qwen's tokenizer composes characters, and other models use the
-        // same name for the pattern
+        // A GGUF file does not tell whether the tokenizer composes characters. Qwen's tokenizer
+        // does, and other models use the same name for the pattern.
         if (pre->compose_for_qwen &&
             file_->text("general.architecture").value_or("").starts_with("qwen"))
             parts.normalizer.add_composition(false);

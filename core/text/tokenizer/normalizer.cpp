@@ -31,8 +31,8 @@ void compose_stretch(std::string_view text, utf8proc_option_t options, std::stri
     out.append(reinterpret_cast<const char *>(mapped), static_cast<std::size_t>(length));
 }
 
-// No tokenizer makes a text more than three times as long (a space becomes U+2581). A word must
-// have less than 2 GiB.
+// Throws the error for a text that becomes too long. No tokenizer makes a text more than three
+// times as long (a space becomes U+2581). A word must have less than 2 GiB.
 [[noreturn]] void too_long(std::size_t bytes) {
     throw_error(ErrorKind::input,
                 "a text of {} bytes becomes too long when the tokenizer normalizes it; at most 16 "
@@ -111,7 +111,7 @@ bool TextNormalizer::is_empty(const std::vector<Stretch> &stretches) noexcept {
 }
 
 void TextNormalizer::collapse(std::vector<Stretch> &stretches) {
-    bool last_space = true; // as at the start of a text
+    bool last_space = true; // true, because the start of a text counts like a space
     std::string *last = nullptr;
     for (Stretch &s : stretches) {
         std::string out;
@@ -127,9 +127,9 @@ void TextNormalizer::collapse(std::vector<Stretch> &stretches) {
 
 std::string TextNormalizer::apply(std::string_view text, Place place,
                                   std::vector<TextRange> &ranges) const {
-    // The text is split at the borders of the ranges. Each part is normalized on its own, so that
-    // the positions of the ranges in the result are known. The character at such a border (a line
-    // break or a mark) composes with nothing.
+    // The text is split at the borders of the ranges. Each part is normalized on its own. So the
+    // positions of the ranges in the result are known. The character at such a border (a line break
+    // or a mark) composes with nothing.
     std::vector<Stretch> stretches;
     const auto add = [&](std::size_t begin, std::size_t end, bool in_range) {
         if (begin < end)

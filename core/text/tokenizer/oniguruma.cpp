@@ -8,7 +8,7 @@ namespace keel {
 
 namespace {
 
-// White_Space. PCRE2's \s also has U+180E.
+// The set White_Space. It is used in place of PCRE2's \s, which also has U+180E.
 constexpr std::string_view space_set =
     R"(\x{09}-\x{0D}\x{20}\x{85}\x{A0}\x{1680}\x{2000}-\x{200A}\x{2028}\x{2029}\x{202F})"
     R"(\x{205F}\x{3000})";
@@ -112,7 +112,7 @@ class Translator {
         default:
             if (is_letter(c) || is_digit(c)) refuse(fmt::format("the escape \\{}", c));
             if (static_cast<unsigned char>(c) >= 0x80) {
-                ++at_; // an escaped character outside of ASCII means itself
+                ++at_; // an escaped character outside of ASCII means the character
                 return;
             }
             copy(2);
@@ -179,8 +179,8 @@ class Translator {
         if (peek(1) != '?') return copy(1);
         for (const std::string_view plain : {"(?:", "(?=", "(?!", "(?>", "(?<=", "(?<!"})
             if (follows(plain)) return copy(plain.size());
-        // (?i: ...), (?-i: ...), and (?i) at the start of the pattern; at other places (?i) has
-        // another scope in Oniguruma
+        // Accepted are (?i: ...) and (?-i: ...), and (?i) at the start of the pattern. At other
+        // places, (?i) has another scope in Oniguruma.
         std::size_t k = 2;
         if (peek(k) == '-') ++k;
         if (peek(k) == 'i' && (peek(k + 1) == ':' || (peek(k + 1) == ')' && at_ == 0)))

@@ -9,7 +9,7 @@
 
 namespace keel {
 
-// The bytes and the kind of every id. All bytes are in one string, with an offset per id, so a
+// The bytes and the kind of every id. All bytes are in one string, with an offset per id. So a
 // vocabulary takes little more memory than its text.
 class PieceTable {
   public:
@@ -18,7 +18,7 @@ class PieceTable {
         std::string bytes;
         TokenKind kind = TokenKind::ordinary;
     };
-    // Ids must be >= 0 and differ.
+    // Ids must be 0 or more, and all ids must differ.
     void assign(std::vector<Entry> entries);
 
     std::int32_t size() const noexcept { return static_cast<std::int32_t>(kinds_.size()); }

@@ -15,7 +15,7 @@ struct Part {
     bool is_match;
 };
 
-// Splits the whole text into parts: the matches, and the text between them.
+// Splits the whole text into parts: the matches, and the text between the matches.
 std::vector<Part> all_parts(std::size_t text_bytes, const std::vector<TextRange> &matches,
                             bool invert) {
     std::vector<Part> parts;

@@ -14,20 +14,20 @@ enum class SplitBehavior { removed, isolated, merged_with_previous, merged_with_
 // Where Metaspace adds its mark before a text that does not begin with a space.
 enum class MetaspacePrefix { never, first, always };
 
-// Splits text into words, inside which BPE merges. It has any number of Split steps, then
-// optionally GPT-2's ByteLevel step or SentencePiece's Metaspace step.
+// Splits text into words. BPE merges only inside a word. The class has any number of Split steps,
+// then optionally GPT-2's ByteLevel step or SentencePiece's Metaspace step.
 class PreTokenizer {
   public:
     // SentencePiece's mark for a space.
     static constexpr std::string_view metaspace_mark = "\xE2\x96\x81"; // U+2581
 
-    // `invert`: true treats the text between the matches as the matches.
+    // If `invert` is true, the text between the matches is treated as the matches.
     void add_split(SplitRegex pattern, SplitBehavior behavior, bool invert);
-    // `add_prefix_space`: a space is added before a piece that does not begin with one.
+    // `add_prefix_space`: a space is added before a piece that does not begin with a space.
     // `use_regex`: text is split by GPT-2's pattern.
     void set_byte_level(bool add_prefix_space, bool use_regex);
     // Replaces spaces by marks. `prefix`: where a mark is added (first: at the start of a whole
-    // text; always: before each piece). `split`: whether text is split before each mark.
+    // text; always: before each piece). `split`: true if text is split before each mark.
     void set_metaspace(MetaspacePrefix prefix, bool split);
 
     struct Place {

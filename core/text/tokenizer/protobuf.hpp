@@ -17,11 +17,11 @@ class ProtobufReader {
     bool next();
     std::uint32_t field() const noexcept { return field_; }
 
-    // The value of the current field. Throws if the field has another wire type.
+    // Returns the value of the current field. Throws if the field has another wire type.
     std::uint64_t integer() const;
     bool flag() const { return integer() != 0; }
     float number() const;
-    std::string_view bytes() const; // also the bytes of a nested message
+    std::string_view bytes() const; // also returns the bytes of a nested message
 
     [[noreturn]] void fail(std::string_view message) const;
 

@@ -74,8 +74,8 @@ SplitRegex::SplitRegex(std::string_view pattern, Syntax syntax, std::string plac
     if (!code_)
         throw_error(ErrorKind::input, "{}: the pattern does not compile: {}", place_,
                     pcre2_message(error));
-    // Without JIT (PCRE2 lacks it, or the system forbids writable code) the interpreter gives the
-    // same matches.
+    // If there is no JIT (PCRE2 does not have it, or the system forbids writable code), the
+    // interpreter gives the same matches.
     (void)pcre2_jit_compile(code_.get(), PCRE2_JIT_COMPLETE);
 }
 

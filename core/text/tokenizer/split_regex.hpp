@@ -15,8 +15,8 @@ struct pcre2_real_match_context_8;
 
 namespace keel {
 
-// Memory for matching that is reused from call to call. Made once per encode(), and used by one
-// thread. It also has the time limit that stops a pattern from a malicious file: all matches of one
+// Memory for matching. Each encode() makes it once and uses it for all its matches, on one thread.
+// It also has the time limit that stops a pattern from a malicious file: all matches of one
 // encode() may take 5 s plus 0.1 ms per byte of text.
 class RegexScratch {
   public:
@@ -36,7 +36,7 @@ class RegexScratch {
 // A regular expression of a tokenizer.json, matched with PCRE2 (UTF; with JIT if the machine has
 // it).
 //
-// The patterns are written for Oniguruma with Ruby's syntax, and PCRE2 reads some of it
+// The patterns are written for Oniguruma with Ruby's syntax, and PCRE2 reads some of this syntax
 // differently. So the pattern is translated: \s, \d, \w and \b get Oniguruma's Unicode meaning, ^
 // and $ are line anchors, {,n} is {0,n}. Syntax that has another meaning in PCRE2 and does not
 // occur in tokenizers is refused (nested classes, &&, POSIX brackets, \h, \K, (?m), back
@@ -50,7 +50,7 @@ class SplitRegex {
     // UTF-8.
     SplitRegex(std::string_view pattern, Syntax syntax, std::string place);
 
-    // All matches in order, without overlap. As in Oniguruma, an empty match counts unless it
+    // Finds all matches in order, without overlap. As in Oniguruma, an empty match counts unless it
     // begins at the end of the previous match. `subject` must be valid UTF-8. Throws Error(input)
     // if the pattern exceeds its limits.
     void find_all(std::string_view subject, RegexScratch &scratch,

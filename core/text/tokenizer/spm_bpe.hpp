@@ -14,9 +14,9 @@
 
 namespace keel {
 
-// SentencePiece-style BPE. Spaces become U+2581 and the text is split at special tokens. In the
-// remaining text the characters are merged, across words. The class holds the special tokens, the
-// vocabulary and the merges. The readers of tokenizer files fill them.
+// SentencePiece-style BPE. Spaces become U+2581, and the text is split at special tokens. In the
+// remaining text the characters are merged, also across words. The class holds the special tokens,
+// the vocabulary and the merges. The readers of tokenizer files fill them.
 class SpmBpe final : public Tokenizer {
   public:
     struct Parts {
@@ -60,7 +60,7 @@ struct SpmVocab {
         user_defined,
         unused,
         byte
-    }; // with the numbers of both files
+    }; // the numbers are equal in both files
     struct Piece {
         std::string_view text; // points into the file
         float score = 0;
@@ -73,12 +73,12 @@ struct SpmVocab {
     bool prefix_everywhere = true; // true: a space is also added before text that follows a special
                                    // token
     bool collapse_spaces = false;
-    // true: user-defined pieces are searched for like special tokens, and text after one counts as
-    // text after a special token. false: they are found as parts of ordinary text, as in
-    // SentencePiece.
+    // true: the search for user-defined pieces is like the search for special tokens, and text
+    // after such a piece counts as text after a special token. false: user-defined pieces are found
+    // as parts of ordinary text, as in SentencePiece.
     bool user_defined_apart = true;
-    // tokens from other files; their ids may be equal to ids of pieces or follow them; they replace
-    // pieces with equal ids
+    // tokens from other files; the id of such a token can be equal to the id of a piece, or can
+    // follow the ids of the pieces; if it is equal, the token replaces the piece
     std::vector<AddedToken> added;
     std::optional<std::int32_t> bos,
         eos; // the tokens that begin and end a text, if the files give them
@@ -87,11 +87,11 @@ struct SpmVocab {
 };
 
 // Makes a tokenizer from a vocabulary. Throws Error(input) if a score is not finite, if a piece is
-// empty or not UTF-8, if an added token contradicts the pieces, or if the vocabulary is larger than
-// that of any real model. The message begins with the vocabulary's source.
+// empty or not UTF-8, or if an added token contradicts the pieces. Also throws if the vocabulary is
+// larger than that of any real model. The message begins with the vocabulary's source.
 std::unique_ptr<SpmBpe> make_spm_bpe(SpmVocab vocab);
 
-// The byte of a byte-fallback piece such as "<0x0A>". nullopt for any other text.
+// Returns the byte of a byte-fallback piece such as "<0x0A>", or nullopt for any other text.
 std::optional<unsigned char> byte_of_piece(std::string_view piece);
 // Returns the text of an ordinary piece, in which U+2581 stands for a space.
 std::string text_of_piece(std::string_view piece);

@@ -49,17 +49,17 @@ void check_replace_step(const JsonNode &step) {
         step.fail("expected the replacement of U+2581 by a space");
 }
 
-// Reads a Strip step. Returns whether it removes one space at the left.
+// Reads a Strip step. Returns true if it removes one space at the left.
 bool read_strip_step(const JsonNode &step) {
     if (step.at("content").text() != " ") step.at("content").expected("a space");
     if (step.at("stop").integer(0, INT32_MAX) != 0) step.at("stop").expected("0");
     return step.at("start").integer(0, 1) == 1;
 }
 
-// What the decoder does with pieces.
+// The changes that the decoder makes to pieces.
 struct Decoding {
     bool bytes = false;         // true: a piece such as "<0x0A>" is a byte
-    bool leading_space = false; // the first space is dropped
+    bool leading_space = false; // true: the first space is dropped
 };
 
 Decoding read_decoder(const JsonNode &root) {
@@ -111,7 +111,7 @@ CharBpe read_model(const JsonNode &model, const TokenizerVocab &vocab) {
 }
 
 // Returns true if a tokenizer.json has SentencePiece-style BPE. All other files are read as
-// byte-level BPE; its reader gives the error messages for unsupported files.
+// byte-level BPE. The reader of byte-level BPE gives the error messages for unsupported files.
 bool is_spm(const JsonNode &root) {
     const auto decoder = root.find("decoder");
     if (!decoder) return root.at("model").flag_or("byte_fallback", false);

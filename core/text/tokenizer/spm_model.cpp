@@ -1,10 +1,11 @@
 // Makes an SpmBpe from a tokenizer.model.
 //
-// The file is SentencePiece's ModelProto. It is read here field by field, without libsentencepiece,
-// because that library (0.1.97, as in Debian) trusts its input. The library reads the double-array
-// trie in precompiled_charsmap without bounds checks, so a malicious trie ends the program with a
-// segmentation fault. If a check in the library fails, it prints a message and calls exit(). GGUF
-// vocabularies need the same merges, and tests compare their ids with the ids of the library.
+// The file is SentencePiece's ModelProto. This code reads it field by field, without
+// libsentencepiece, because libsentencepiece (0.1.97, as in Debian) trusts its input. It reads the
+// double-array trie in precompiled_charsmap without bounds checks, so a malicious trie ends the
+// program with a segmentation fault. If a check in libsentencepiece fails, it prints a message and
+// calls exit(). GGUF vocabularies need the same merges as this file. Tests compare the ids with
+// those of libsentencepiece.
 #include "base/display.hpp"
 #include "base/error.hpp"
 #include "text/tokenizer/protobuf.hpp"
@@ -26,7 +27,7 @@ struct Spec {
     bool escape_spaces = true;
     std::string_view rule_name;
     bool has_charsmap = false;
-    std::int64_t bos = 1; // defaults of the format; -1: none
+    std::int64_t bos = 1; // defaults of the format; -1: no token
     std::int64_t eos = 2;
 };
 
@@ -81,7 +82,7 @@ void check_spec(const Spec &spec, const ProtobufReader &file) {
         file.fail("a model that does not write spaces as U+2581 is not supported");
 }
 
-// The id of a special token. nullopt if the model has another kind of piece at this id.
+// Returns the id of a special token, or nullopt if the model has another kind of piece at this id.
 std::optional<std::int32_t> control_piece(const SpmVocab &vocab, std::int64_t id) {
     if (id < 0 || static_cast<std::uint64_t>(id) >= vocab.pieces.size()) return std::nullopt;
     if (vocab.pieces[static_cast<std::size_t>(id)].type != SpmVocab::Type::control)

@@ -21,7 +21,7 @@ void check_piece(const SpmVocab &vocab, std::size_t id) {
                     quote_text(piece.text), what);
     };
     if (!std::isfinite(piece.score)) fail("has a score that is not a finite number");
-    // an empty piece can never be found in a text; some files have them for unused ids
+    // an empty piece can never be found in a text; some files have empty pieces for unused ids
     if (!is_valid_utf8(piece.text)) fail("is not valid UTF-8");
     if (piece.type == Type::byte && !byte_of_piece(piece.text))
         fail("is a byte token, so its text must be one of <0x00> to <0xFF>");
@@ -32,7 +32,7 @@ void check_piece(const SpmVocab &vocab, std::size_t id) {
 }
 
 // The pieces of a vocabulary together with its added tokens. If a piece and an entry of
-// `vocab.added` contradict each other, the entry of `vocab.added` counts.
+// `vocab.added` contradict each other, the entry of `vocab.added` wins.
 class Table {
   public:
     explicit Table(const SpmVocab &vocab) : vocab_(&vocab) {
@@ -65,8 +65,8 @@ class Table {
 
   private:
     void own(const AddedToken &token) {
-        // a special token may have another name, but an ordinary word may not, because merges would
-        // still find it
+        // A special token can have another name than its piece. An ordinary word cannot, because
+        // merges would still find the word.
         const auto id = static_cast<std::size_t>(token.id);
         if (id < vocab_->pieces.size() && vocab_->pieces[id].type == Type::normal &&
             !vocab_->pieces[id].text.empty() &&

@@ -4,7 +4,7 @@
 
 namespace keel {
 
-// A byte range of a text: begin is included, end is not.
+// A byte range of a text. `begin` is part of the range, `end` is not.
 struct TextRange {
     std::size_t begin = 0;
     std::size_t end = 0;

@@ -29,8 +29,8 @@ std::vector<std::int32_t> Tokenizer::encode(std::span<const TextPart> parts,
         if (part.text.size() >= max_bytes - bytes) too_long(bytes + part.text.size());
         if (!as_it_stands) {
             joined += replace_invalid_utf8(part.text);
-            bytes = joined.size(); // updates the size, because each invalid byte may have become
-                                   // the three bytes of U+FFFD
+            // updates the size, because each invalid byte can have become the three bytes of U+FFFD
+            bytes = joined.size();
             if (bytes >= max_bytes) too_long(bytes);
         } else {
             bytes += part.text.size();

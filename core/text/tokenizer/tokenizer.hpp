@@ -24,11 +24,11 @@ enum class TokenKind {
 struct EncodeOptions {
     // true: adds the tokens that the tokenizer file requires, usually the token that begins a text.
     bool add_special = true;
-    // true: special tokens that are written in the text ("<|eot_id|>") become these tokens. false:
-    // they are plain text. Use false for input from users who must not be able to insert special
+    // true: a special token that is written in the text ("<|eot_id|>") becomes this token. false:
+    // it is plain text. Use false for input from users who must not be able to insert special
     // tokens.
     bool parse_special = true;
-    // true: the text follows tokens that are already in the cache, so no begin token and no space
+    // true: the text follows tokens that are already in the cache. So no begin token and no space
     // is added before the text.
     bool continues = false;
 };
@@ -47,7 +47,7 @@ struct DecodeOptions {
     bool continues = false;
 };
 
-// The facts that `keel inspect` shows about a tokenizer.
+// The properties of a tokenizer that `keel inspect` shows.
 struct TokenizerInfo {
     std::string kind;   // for example "byte-level BPE"
     std::string source; // the file from which it was read
@@ -73,7 +73,7 @@ class Tokenizer {
         return encode(text, EncodeOptions{.add_special = add_special, .parse_special = true});
     }
 
-    // Returns the ids of all parts, encoded as one text, so a token may cross the border of two
+    // Returns the ids of all parts, encoded as one text. So a token can cross the border of two
     // parts. The setting parse_special of each part is used, not the setting in the options.
     std::vector<std::int32_t> encode(std::span<const TextPart> parts, EncodeOptions options) const;
 
@@ -84,13 +84,13 @@ class Tokenizer {
         return decode(ids, DecodeOptions{.skip_special = skip_special});
     }
 
-    // The bytes of a token. They are often not a whole character. Empty if no token has the id.
-    // Valid while the tokenizer lives.
+    // Returns the bytes of a token. They are often not a whole character. Empty if no token has the
+    // id. Valid as long as the tokenizer exists.
     virtual std::string_view piece(std::int32_t id) const noexcept = 0;
     virtual TokenKind kind(std::int32_t id) const noexcept = 0;
-    // The highest id plus one. The vocab_size of a model may be larger, because of padding.
+    // Returns the highest id plus one. The vocab_size of a model can be larger, because of padding.
     virtual std::int32_t vocab_size() const noexcept = 0;
-    // The id of an added or special token with exactly this text.
+    // Returns the id of an added or special token with exactly this text.
     virtual std::optional<std::int32_t> find_token(std::string_view text) const = 0;
     virtual TokenizerInfo info() const = 0;
     // Returns true if the tokenizer adds a space before a text that does not begin with a space
@@ -103,17 +103,17 @@ class Tokenizer {
     // Returns true if encode() adds bos_id() before a text. Some models have a begin token, but use
     // it only in their chat template.
     bool adds_bos() const;
-    // All ids that end a generation, ascending. They come from generation_config.json, config.json
-    // and tokenizer_config.json, because instruct models give the end of a turn in one file and the
-    // end of a text in another.
+    // Returns all ids that end a generation, ascending. The ids come from generation_config.json,
+    // config.json and tokenizer_config.json. Three files are needed: instruct models give the end
+    // of a turn in one file and the end of a text in another file.
     const std::vector<std::int32_t> &end_ids() const noexcept { return end_ids_; }
     bool ends_generation(std::int32_t id) const noexcept;
 
     // Returns piece() without the space that decode() drops at the start of a text. `at_start`:
-    // true until a token has given text; the function then sets it to false.
+    // true until a token has given text. The function then sets `at_start` to false.
     std::string_view without_leading_space(std::int32_t id, bool &at_start) const noexcept;
 
-    // For the loaders.
+    // The loaders call this function.
     void set_marks(std::optional<std::int32_t> bos, std::optional<std::int32_t> eos,
                    std::vector<std::int32_t> end_ids);
 
@@ -149,18 +149,21 @@ struct TokenizerFiles {
 
 // Reads Hugging Face's tokenizer.json or SentencePiece's tokenizer.model. Two kinds are supported:
 // byte-level BPE as in GPT-2, Llama 3, Qwen and SmolLM, and SentencePiece-style BPE as in Llama 2,
-// Mistral and Gemma (see tokenizer_parsers.hpp). For any other feature, throws an error that names
-// the feature; no feature is ignored. The files are not trusted. Throws Error(input).
+// Mistral and Gemma (see tokenizer_parsers.hpp). Throws an error for any other feature, and names
+// the feature. No feature is ignored. The files are not trusted. Throws Error(input).
 std::unique_ptr<Tokenizer> parse_tokenizer(const TokenizerFiles &files);
 
 // Reads the vocabulary of a GGUF file. tokenizer.ggml.model is "gpt2" (byte-level BPE, with its
-// patterns named by tokenizer.ggml.pre) or "llama" (SentencePiece). For any other value, throws an
-// error that names the value.
+// patterns named by tokenizer.ggml.pre) or "llama" (SentencePiece). Throws an error for any other
+// value, and names the value.
 class GgufFile;
 std::unique_ptr<Tokenizer> parse_gguf_tokenizer(const GgufFile &file);
 
-// Loads a tokenizer from a model folder (its tokenizer.json, else its tokenizer.model), from the
-// path of one of these two files, or from a GGUF file, which may hold only the vocabulary.
+// Loads a tokenizer. `path` is one of:
+// - a model folder; its tokenizer.json is read, or its tokenizer.model if there is no
+//   tokenizer.json
+// - the path of one of these two files
+// - a GGUF file; a GGUF file without tensors is enough
 std::unique_ptr<Tokenizer> load_tokenizer(const std::filesystem::path &path);
 
 } // namespace keel

@@ -16,7 +16,7 @@ std::int32_t token_id(const JsonNode &merges, std::size_t index, const Tokenizer
     return it->second;
 }
 
-// The two sides of a merge, which is written "a b" or ["a", "b"].
+// Returns the two sides of a merge, which is written "a b" or ["a", "b"].
 std::pair<std::string_view, std::string_view> merge_sides(const JsonNode &merges,
                                                           std::size_t index) {
     const JsonNode rule = merges.element(index);

@@ -24,7 +24,8 @@ namespace keel {
 // The member "type" of a component.
 inline const std::string &type_of(const JsonNode &component) { return component.at("type").text(); }
 
-// More than any real vocabulary has. The sizes of tables depend on the highest id.
+// The highest id that Keel accepts, more than any real vocabulary has. The sizes of tables depend
+// on the highest id.
 constexpr std::int64_t max_token_id = (1 << 22) - 1;
 
 // Maps each entry of the vocabulary, as it is in the file, to its id. The keys are views into the
@@ -33,26 +34,29 @@ using TokenizerVocab = std::unordered_map<std::string_view, std::int32_t>;
 
 TokenizerVocab read_vocab(const JsonNode &node);
 void read_merges(const JsonNode &merges, const TokenizerVocab &vocab, MergeTable &table);
-// The id of model.unk_token; nullopt if there is none.
+// Returns the id of model.unk_token, or nullopt if there is none.
 std::optional<std::int32_t> read_unknown(const JsonNode &model, const TokenizerVocab &vocab);
-// Throws for options of the model that no BPE here supports: another type, dropout, affixes.
+// Throws if the model has options that no BPE in Keel supports: another type, dropout, affixes.
 void refuse_model_options(const JsonNode &model);
 
 std::vector<AddedToken> read_added_tokens(const JsonNode &root);
-// The flags of one added token in tokenizer.json or tokenizer_config.json. The caller sets the id.
+// Reads the flags of one added token in tokenizer.json or tokenizer_config.json. The caller sets
+// the id.
 AddedToken read_added_token_flags(const JsonNode &node);
-// Reads the vocabulary and the added tokens into one table. A token may be in both, with the same
+// Reads the vocabulary and the added tokens into one table. A token can be in both, with the same
 // id. `bytes_of` returns the bytes of a vocabulary entry.
 PieceTable read_pieces(const JsonNode &root, const TokenizerVocab &vocab,
                        const std::vector<AddedToken> &added,
                        const std::function<std::string(std::string_view)> &bytes_of);
 
-// The steps of a component: one step, or a Sequence with steps under `list_key`. At most 32.
+// Returns the steps of a component: one step, or the steps of a Sequence under `list_key`. There
+// are at most 32.
 std::vector<JsonNode> read_steps(const JsonNode &component, const char *list_key);
 // Reads NFC, NFKC, Prepend, Replace of plain text, and Sequences of these.
 TextNormalizer read_normalizer(const JsonNode &root);
 // Reads a step of the pre-tokenizer, which must be a Split or Digits step. `known`: the other kinds
-// of steps that this place of the file allows; the error message for an unknown step names them.
+// of steps that this place of the file allows. The error message for an unknown step names these
+// kinds.
 void read_split_step(const JsonNode &node, std::string_view known, PreTokenizer &out);
 
 // The tokens that the post-processor adds before and after a text.

@@ -86,7 +86,7 @@ void read_template(const JsonNode &node, const PieceTable &pieces, TextFrame &fr
     if (frame.prefix.size() + before.size() > max_template_tokens ||
         frame.suffix.size() + after.size() > max_template_tokens)
         single.fail(fmt::format("more than {} special tokens around a text", max_template_tokens));
-    // a later template adds its tokens outside those of an earlier one
+    // a later template adds its tokens outside of the tokens of an earlier template
     frame.prefix.insert(frame.prefix.begin(), before.begin(), before.end());
     frame.suffix.insert(frame.suffix.end(), after.begin(), after.end());
 }

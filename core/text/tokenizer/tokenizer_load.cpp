@@ -23,8 +23,8 @@ std::string file_name(const std::string &folder, const char *name) {
     return folder.empty() ? std::string(name) : (fs::path(folder) / name).string();
 }
 
-// Parses another JSON file of the tokenizer's folder. Its root must be an object. Returns nullopt
-// if the text is empty.
+// Parses one of the other JSON files in the tokenizer's folder. Its root must be an object. Returns
+// nullopt if the text is empty.
 std::optional<JsonDocument> parse_side_file(const std::string &folder, const char *name,
                                             std::string_view text) {
     if (text.empty()) return std::nullopt;
@@ -33,7 +33,8 @@ std::optional<JsonDocument> parse_side_file(const std::string &folder, const cha
     return document;
 }
 
-// The id of a token that tokenizer_config.json gives as a string, or as an object with "content".
+// Returns the id of a token that tokenizer_config.json gives as a string, or as an object with
+// "content".
 std::optional<std::int32_t> named_token(const JsonNode &config, const char *key,
                                         const Tokenizer &tokenizer) {
     const auto node = config.find(key);
@@ -43,14 +44,15 @@ std::optional<std::int32_t> named_token(const JsonNode &config, const char *key,
     content.fail(fmt::format("the tokenizer has no added token {}", quote_text(content.text())));
 }
 
-// The ids of eos_token_id and similar keys: an integer or a list of integers. A model's vocabulary
-// may be larger than the tokenizer's.
+// Returns the ids of eos_token_id and similar keys: an integer or a list of integers. A model's
+// vocabulary can be larger than the tokenizer's.
 std::vector<std::int32_t> token_ids(const JsonNode &config, const char *key) {
     const auto node = config.find(key);
     if (!node) return {};
     constexpr std::int64_t high = INT32_MAX;
     if (!node->is_array()) {
-        const std::int64_t id = node->integer(-1, high); // some exporters write -1 for "none"
+        // some exporters write -1 if there is no token
+        const std::int64_t id = node->integer(-1, high);
         return id < 0 ? std::vector<std::int32_t>() : std::vector{static_cast<std::int32_t>(id)};
     }
     if (node->size() > 1024) node->fail("more than 1024 ids");
@@ -90,8 +92,9 @@ void read_marks(const TokenizerFiles &files, Tokenizer &tokenizer) {
     tokenizer.set_marks(bos, eos, std::move(ends));
 }
 
-// Reads tokens that are in files beside a tokenizer.model: {"<x>": 32000} in added_tokens.json,
-// {"32000": {"content": ...}} in tokenizer_config.json, which gives more facts about them.
+// Reads tokens from the other files in the folder of a tokenizer.model: {"<x>": 32000} in
+// added_tokens.json, and {"32000": {"content": ...}} in tokenizer_config.json, which has more flags
+// of these tokens.
 void read_model_added_tokens(const TokenizerFiles &files, const std::optional<JsonDocument> &config,
                              SpmVocab &vocab) {
     std::unordered_set<std::int32_t> seen;

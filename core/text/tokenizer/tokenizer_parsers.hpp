@@ -13,8 +13,8 @@
 // Error(input).
 namespace keel {
 
-// Reads the tree of a tokenizer.json. Its decoder decides which kind it is. `root.where()` names
-// the file.
+// Reads the tree of a tokenizer.json. The decoder in the file decides which kind of BPE it is.
+// `root.where()` names the file.
 std::unique_ptr<Tokenizer> parse_tokenizer_json(const JsonNode &root);
 
 // Reads a byte-level BPE. Supported:
@@ -28,8 +28,8 @@ std::unique_ptr<Tokenizer> parse_tokenizer_json(const JsonNode &root);
 // ignored.
 std::unique_ptr<Tokenizer> parse_byte_level_bpe(const JsonNode &root);
 
-// Reads a SentencePiece-style BPE, whose symbols are characters. It supports what
-// parse_byte_level_bpe() supports, and also:
+// Reads a SentencePiece-style BPE, whose symbols are characters. Supports the same as
+// parse_byte_level_bpe(), and also:
 //   model           byte_fallback
 //   pre_tokenizer   Split and Digits steps, then Metaspace; or any part of that, or none
 //   decoder         Metaspace, or a Sequence of Replace, ByteFallback, Fuse and a Strip of one
@@ -40,9 +40,9 @@ std::unique_ptr<Tokenizer> parse_spm_bpe(const JsonNode &root);
 // its own normalization. Its pieces point into `bytes`.
 SpmVocab parse_spm_model(std::string_view bytes, std::string name);
 
-// Reads the vocabulary of a tokenizer.model from a model folder, with the added tokens, the prefix
-// and the suffix that the other files of the folder give. Sets `bytes` to the content of
-// tokenizer.model; the pieces point into it.
+// Reads the vocabulary of a tokenizer.model from a model folder. Also reads the added tokens, the
+// prefix and the suffix that the other files of the folder give. Sets `bytes` to the content of
+// tokenizer.model; the pieces point into `bytes`.
 SpmVocab load_spm_vocab(const std::filesystem::path &folder, std::string &bytes);
 
 } // namespace keel

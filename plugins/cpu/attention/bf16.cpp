@@ -21,9 +21,9 @@ struct Chunk {
     int8_t finite[kChunkTiles];
 };
 
-// The choice between the two kinds of products depends on the number of rows of the job, not of the
-// task, because each kind rounds sums differently. The number of rows in the last task depends on
-// the number of workers, but the result must not depend on it.
+// The choice between the two kinds of products depends on the number of rows of the job, because
+// each kind rounds sums differently. It does not depend on the number of rows of a task. The last
+// task's number of rows depends on the number of workers, but the result must not depend on it.
 bool is_few(const AttentionJob &job) { return job.rows() <= job.bf16->few_rows; }
 
 Ahead behind(const Ahead &ahead, int64_t rows) {
@@ -95,8 +95,8 @@ bool values_finite(const AttentionJob &job, const AttentionScratch &w, Chunk &ch
     return known != 0;
 }
 
-// Computes attention of `task.rows` query rows over one tile of slots. At least one of these rows
-// sees each of the first n slots of the tile.
+// Computes attention of `task.rows` query rows over one tile of slots. For each of the first n
+// slots of the tile, at least one of these rows sees the slot.
 void walk_tile(const AttentionJob &job, const AttentionScratch &w, const AttentionTask &task,
                Chunk &chunk, int64_t tile, int64_t n, float *lanes) {
     const Bf16AttentionKernels &kernels = *job.bf16;
@@ -196,8 +196,8 @@ const Bf16AttentionKernels *bf16_of(const keel_ctx *ctx, keel_dtype k, keel_dtyp
 
 void walk_bf16(const AttentionJob &job, const AttentionScratch &w, const AttentionTask &task) {
     const int64_t step = job.bf16->rows_at_once, depth = bf16_padded(job.head_dim());
-    // A chunk is a single tile if all rows fit into one step. Then each tile is used while it is in
-    // the L1 cache.
+    // If all rows fit into one step, a chunk is a single tile. Then each tile is used while it is
+    // in the L1 cache.
     const int64_t length = job.rows() > step && w.kept == nullptr ? job.layout.chunk : kTileSlots;
     pack_queries(job, w, task);
     for (int64_t first = task.begin; first < task.end; first += length) {

@@ -43,9 +43,9 @@ struct DenseTensor {
     }
 };
 
-// The bias or the mask: [batch, heads, rows, keys], where a size of 1 has stride 0.
+// The bias or the mask: [batch, heads, rows, keys]. A dimension of size 1 has stride 0.
 struct DensePairs {
-    const uint8_t *data = nullptr; // NULL: there is none
+    const uint8_t *data = nullptr; // NULL: the call has no bias or mask
     int64_t batch = 0, head = 0, row = 0, unit = 0;
     int type = 0;
 
@@ -59,7 +59,7 @@ struct DensePairs {
     }
 };
 
-// The function that both passes compute. The caller has checked the arguments.
+// The attention function. Forward and backward compute it. The caller has checked the arguments.
 struct DenseAttention {
     DenseAttention(const AttentionKernels *table, const keel_dense_attention &args,
                    const keel::sdk::DenseSizes &sizes);
@@ -75,16 +75,17 @@ struct DenseAttention {
 
     int64_t kv_head(int64_t h) const { return h / (n.heads / n.kv_heads); }
     int64_t tiles_of_keys() const { return (n.keys + kDenseKeys - 1) / kDenseKeys; }
-    // The keys that causal and window leave to query i: first..end-1. Both rise with i.
+    // Returns the keys first..end-1 that KEEL_DENSE_CAUSAL and KEEL_DENSE_WINDOW do not hide from
+    // query i. first and end rise with i.
     Range keys_of(int64_t i) const;
-    // The keys that one of the queries from..end-1 may see.
+    // Returns the keys that at least one of the queries from..end-1 can see.
     Range keys_of(int64_t from, int64_t end) const {
         return {keys_of(from).begin, keys_of(end - 1).end};
     }
     bool has(uint64_t bit) const { return (args.features & bit) != 0; }
 };
 
-// A tile of pairs: queries `row`..+rows-1 and keys `key`..+keys-1 of a head.
+// A tile of pairs of query and key: queries `row`..row+rows-1 and keys `key`..key+keys-1 of a head.
 struct DenseTile {
     int64_t b, h, row, rows, key, keys;
 };
@@ -115,16 +116,16 @@ struct DenseRowsOf {
 
 // ---- parts of both passes (attention/dense_tiles.cpp) ----
 
-// Rows from..from+count-1 of a head, as f32: in place if possible, else converted to `room`, with
-// zeros after each row. whole: `room` is needed unless count is a multiple of kPad, because whole
-// vectors of rows are read.
+// Returns rows from..from+count-1 of a head, as f32. The rows are in place if possible. Otherwise
+// they are converted to `room`, with zeros after each row. If count is a multiple of kPad, `whole`
+// has no effect. Otherwise `whole` requires `room`, because whole vectors of rows are read.
 DenseRowsOf dense_rows(const DenseAttention &a, const DenseTensor &t, int64_t b, int64_t h,
                        int64_t from, int64_t count, bool whole, float *room);
-// The same, converted to `room` and multiplied by `factor`.
+// Like dense_rows(), but always converts the rows to `room` and multiplies them by `factor`.
 void load_scaled(const DenseAttention &a, const DenseTensor &t, int64_t b, int64_t h, int64_t from,
                  int64_t count, float factor, float *room);
-// Fills the tile `bias` with bias, and -inf for hidden pairs. Returns false if it would be all 0;
-// then it is not filled.
+// Fills the tile `bias` with bias, and -inf for hidden pairs. If the tile would be all 0, returns
+// false and does not fill it.
 bool fill_bias(const DenseAttention &a, const DenseTile &t, float *bias);
 // Fills the tile `keep` with the factors of dropout: 0, or 1 / (1 - dropout).
 void fill_keep(const DenseAttention &a, const DenseTile &t, float *keep);
@@ -150,7 +151,8 @@ keel_status run_dense_forward(keel_ctx *ctx, const DenseAttention &a,
 keel_status run_dense_backward(keel_ctx *ctx, const DenseAttention &a,
                                const keel_dense_gradients &gradients) noexcept;
 
-// Workers for this work, whose products take `products` times rows * keys * head_dim additions.
+// Returns the number of workers for this work. The matrix products of the work take `products`
+// times rows * keys * head_dim additions.
 uint32_t dense_workers(const keel_ctx *ctx, const DenseAttention &a, int64_t products);
 
 } // namespace keel_cpu

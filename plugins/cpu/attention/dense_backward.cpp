@@ -15,8 +15,7 @@ constexpr int64_t kBackwardStep16 = kTileSlots;
 // Rows are packed as x in blocks of x_rows rows, so the last block may have more rows than a step.
 constexpr int64_t kPackedRows = 96;
 static_assert(kPackedRows >= kBackwardStep16 + bf16_rows && kPackedRows >= kDenseKeys + bf16_rows);
-// The number of tasks that keeps all threads busy. A fixed number, because the division into tasks
-// decides the order of sums.
+// Number of tasks that keeps all threads busy. It is fixed, because tasks decide the order of sums.
 constexpr int64_t kLeastTasks = 32;
 // Each group of key tiles has its own part of d_q, so more groups need more memory.
 constexpr int64_t kMostGroups = 8;
@@ -143,8 +142,9 @@ void make_gradients(const DenseBackward &job, const BackwardScratch &w, const De
     }
 }
 
-// As fill_bias(). It also hides the rows whose logits are all -infinity, because such a row adds
-// nothing to a gradient. Its weights are 0, but 0 times an infinity of q or k would be NaN.
+// Does the same as fill_bias(), and also hides the rows whose logits are all -infinity, because
+// such a row adds nothing to a gradient. The weights of such a row are 0, but 0 times an infinity
+// of q or k would be NaN.
 bool fill_seen(const DenseBackward &job, const DenseTile &t, float *bias) {
     bool biased = fill_bias(job.a, t, bias);
     for (int64_t r = 0; r < t.rows; ++r) {

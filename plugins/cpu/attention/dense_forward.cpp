@@ -50,7 +50,7 @@ struct DenseForward {
     const DenseAttention &a;
     const Bf16AttentionKernels *bf16; // NULL: the products are f32
     DenseTensor out;
-    float *lse = nullptr; // NULL: not wanted
+    float *lse = nullptr; // NULL: the caller does not request the log-sum-exp
     int64_t lse_batch = 0, lse_head = 0;
 };
 

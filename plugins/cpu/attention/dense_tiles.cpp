@@ -34,13 +34,13 @@ Range DenseAttention::keys_of(int64_t i) const {
     Range r = {0, n.keys};
     if (has(KEEL_DENSE_CAUSAL)) r.end = shorter(r.end, position + 1);
     if (has(KEEL_DENSE_WINDOW)) {
-        // a window is cut to the largest length, so that sums do not overflow
+        // limits a window to the largest length, so that sums do not overflow
         constexpr int64_t most = int64_t{1} << 31;
         if (args.window_before >= 0) r.begin = position - shorter(args.window_before, most);
         if (args.window_after >= 0)
             r.end = shorter(r.end, position + shorter(args.window_after, most) + 1);
     }
-    // empty ranges lie inside 0..keys too, and both ends rise with i
+    // empty ranges are inside 0..keys too, and both ends rise with i
     r.begin = shorter(longer(r.begin, 0), n.keys);
     r.end = longer(r.end, 0);
     return r;

@@ -31,7 +31,7 @@ void add_tile(AttentionJob &job, int64_t head, int64_t row, int64_t rows, int64_
     job.merges()[job.n_merges++] = merge;
 }
 
-// The tasks are listed with the longest first, so that a short task finishes last.
+// Makes the list of tasks. The longest tasks come first, so that a short task finishes last.
 void make_tasks(AttentionJob &job) {
     const int64_t rows = job.rows(), tiles = tiles_of(rows), step = job.layout.tile_rows;
     job.n_tasks = job.n_merges = 0;

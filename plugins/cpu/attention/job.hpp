@@ -18,12 +18,12 @@ namespace keel_cpu {
 
 // largest number of query rows that share one pass over the slots
 constexpr int64_t kTileRows = 96;
-// Like kTileRows, for products in bf16. This number is larger, because more rows then share the
+// Like kTileRows, for products in bf16. This number is larger, because then more rows share the
 // cost of packing keys and values.
 constexpr int64_t kWideRows = 960;
 constexpr int64_t kChunkSlots = 512; // number of slots that are packed at a time (bf16)
-// For products in bf16, tiles have fewer than kWideRows rows if a worker would otherwise get fewer
-// tasks than this.
+// For products in bf16: if a worker would get fewer tasks than this, tiles have fewer than
+// kWideRows rows.
 constexpr int64_t kTasksEach = 8;
 constexpr int64_t kWantedTasks = 32; // if there are fewer tasks, slots are split into parts
 constexpr int64_t kSplitSlots = 512; // smallest number of slots in a part
@@ -90,7 +90,7 @@ struct AttentionSize {
 // Offsets of the areas in the context's scratch memory, and their strides, in floats.
 struct AttentionLayout {
     // tile_rows: query rows of a task. most_rows: number of rows for which each worker has memory.
-    // chunk: slots that are packed at a time.
+    // chunk: number of slots that are packed at a time.
     int64_t tile_rows, most_rows, chunk, part_stride, worker_stride;
     int64_t tasks, merges, parts, queries, factors, kept, kept_stride, kept_max, kept_tiles,
         workers, total;
@@ -173,13 +173,13 @@ struct AttentionJob {
         return reinterpret_cast<AttentionMerge *>(base + layout.merges);
     }
     float *part(int64_t index) const { return base + layout.parts + index * layout.part_stride; }
-    // Address of a contributing query for Scoring::logits, scaled. The shape of all of them is
-    // [head][group][contributing][padded head_dim].
+    // Address of a contributing query for Scoring::logits, scaled. The queries of all heads form an
+    // array [head][group][contributing][padded head_dim].
     float *packed(int64_t head, int64_t row) const {
         return base + layout.queries + (head * group * contributing + row) * padded(kv.k.dim);
     }
     // Address of two floats of a contributing query: the max of its logits and 1 / the softmax sum.
-    // The shape of all of them is [head][group][contributing][2].
+    // The floats of all heads form an array [head][group][contributing][2].
     float *factors(int64_t head, int64_t row) const {
         return base + layout.factors + (head * group * contributing + row) * 2;
     }
@@ -191,11 +191,11 @@ struct AttentionJob {
     }
 };
 
-// Returns a layout that is also large enough for fewer queries and slots than `size` says
+// Returns a layout for `size`. The layout is also large enough for fewer queries and slots
 // (attention/layout.cpp).
 AttentionLayout attention_layout(const AttentionSize &size);
-// Returns the kernels that multiply a cache with these dtypes in bf16. Returns NULL if products are
-// in f32.
+// Returns the kernels for products in bf16 with a cache of these dtypes. Returns NULL if products
+// are in f32.
 const Bf16AttentionKernels *bf16_of(const keel_ctx *ctx, keel_dtype k, keel_dtype v,
                                     uint32_t block_slots);
 // Returns how the scores of `m` queries are computed if they are normalized probabilities.
@@ -238,15 +238,16 @@ void for_stretches(const KvAccess &kv, const KvSide &side, int64_t head, int64_t
         done += rows;
     }
 }
-// Returns the memory to prefetch while n slots are processed: the rows of the slots from `next` on,
-// if they are in one block. Returns an empty range if `next` is -1.
+// Returns the memory that a kernel prefetches while it works on n earlier slots. This memory is the
+// rows of the n slots from `next` on. Returns an empty range if these rows are not in one block, or
+// if `next` is -1.
 Ahead ahead_of(const AttentionJob &job, const KvSide &side, int64_t head, int64_t next, int64_t n);
 // Sets the logits of hidden slots of a tile to -inf. Returns true if at least one row does not see
 // all n slots.
 bool mask_tile(const AttentionJob &job, const AttentionScratch &w, const AttentionTask &task,
                int64_t first, int64_t n, const bool *inside);
-// Computes acc += s * V if some rows do not see all n slots and some values are not finite. Each
-// row skips its hidden slots, because 0 * infinity would give NaN.
+// Computes acc += s * V for a tile with two properties: some rows do not see all n slots, and some
+// values are not finite. Each row skips its hidden slots, because 0 * infinity would give NaN.
 void mix_seen(const AttentionJob &job, const AttentionScratch &w, int64_t head, int64_t rows,
               int64_t first, int64_t n);
 // Loads `rows` query rows of a task into w.q, scaled. `first` is the first of these rows within the
@@ -263,11 +264,11 @@ void walk_bf16(const AttentionJob &job, const AttentionScratch &w, const Attenti
 // from `first` on.
 void tile_logits(const AttentionJob &job, const AttentionScratch &w, int64_t head, const float *q,
                  int64_t rows, int64_t first, int64_t n);
-// Sets inside[j] to true if slot first + j is in the ranges, for n slots. Returns false if none of
-// them is.
+// Sets inside[j] to true if slot first + j is in the ranges of the job, for n slots. Returns false
+// if no slot is in the ranges.
 bool slots_in_ranges(const AttentionJob &job, int64_t first, int64_t n, bool *inside);
-// Sets s[j] to -inf for each of the n slots from `first` on that query i of a head does not see.
-// Returns true if there is a slot of this kind.
+// Sets s[j] to -inf if query i of a head does not see slot first + j, for n slots. Returns true if
+// there is such a slot.
 bool mask_row(const AttentionJob &job, int64_t head, int64_t i, int64_t first, int64_t n,
               const bool *inside, float *s);
 void run_task(const AttentionJob &job, const AttentionScratch &w, const AttentionTask &task);

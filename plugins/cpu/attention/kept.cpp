@@ -55,8 +55,8 @@ void score_masked(const AttentionJob &job, const AttentionScratch &w, const Kept
 
 } // namespace
 
-// One factor per tile turns the kept values into probabilities. The kept value of a slot that the
-// query does not see is 0.
+// Computes the scores of a tile: one factor per tile turns the kept values into probabilities. If
+// the query does not see a slot, the kept value of the slot is 0.
 void score_one(const AttentionJob &job, const AttentionScratch &w, int64_t head, int64_t first,
                int64_t end) {
     const keel_scores &scores = *job.scores;

@@ -12,8 +12,8 @@ int64_t tile_rows(int64_t rows) {
 }
 
 // Returns the number of rows of a tile for products in bf16, if the slots are not split. The number
-// is a multiple of kTileRows. So the rows that share a block with a given row, and with them this
-// row's result, do not depend on the number of workers.
+// is a multiple of kTileRows. So the same rows always share a block of kTileRows rows, for any
+// number of workers. Therefore a row's result does not depend on the number of workers.
 int64_t wide_rows(int64_t heads, int64_t rows, uint32_t threads) {
     const int64_t fair = ceil_div(heads * rows, threads * kTasksEach),
                   most = fair < kTileRows   ? kTileRows
@@ -46,8 +46,8 @@ int64_t keeping_rows(const AttentionSize &size, int64_t usual) {
     return most > least ? most : least < usual ? least : usual;
 }
 
-// Lays out the memory for Scoring::several. The memory of a worker must also be large enough for
-// all smaller sizes, whose tasks can have more rows.
+// Sets the layout of the memory for Scoring::several. The memory of a worker must also be large
+// enough for all smaller sizes, whose tasks can have more rows.
 void lay_out_sums(AttentionLayout &l, const AttentionSize &size) {
     const int64_t rows = size.m * size.group, row_bytes = kept_row_bytes(size);
     l.keep_step = size.in_bf16 ? size.bf16_step : rows < l.tile_rows ? rows : l.tile_rows;

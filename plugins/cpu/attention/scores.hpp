@@ -2,9 +2,9 @@
 // that the loop over the slots computes for attention. No array of size queries x length is stored.
 // There are three cases (enum Scoring).
 //
-// One query (attention/kept.cpp): the values exp(logit - max) of all slots are kept in f32, as
-// [tiles of slots][rows][kTileSlots], together with the running max at each tile. When the softmax
-// sum is known, one factor per tile turns the kept values into probabilities.
+// One query (attention/kept.cpp): the values exp(logit - max) of all slots are stored in f32, as
+// [tiles of slots][rows][kTileSlots]. The running max at each tile is stored too. When the softmax
+// sum is known, one factor per tile turns the stored values into probabilities.
 //
 // Several queries (attention/sums.cpp): each task keeps exp(logit - max) of its rows, either in f32
 // or in bf16. The slots of a task are not split. After its loop over the slots, a task knows the
@@ -12,8 +12,8 @@
 // its head. The tasks of a head add in the order in which they were started, so that the sums do
 // not depend on the number of workers.
 //
-// Logits (attention/logits.cpp): these scores are not normalized. They need no loop before, so this
-// code multiplies the keys with the queries.
+// Logits (attention/logits.cpp): these scores are not normalized. No loop over the slots runs
+// before, so this code multiplies the keys with the queries.
 #pragma once
 
 #include "cpu/attention/job.hpp"
@@ -90,8 +90,8 @@ inline void take_head(const AttentionJob &job, float *group, const float *x, int
         job.kernels->add(group, x, n);
 }
 
-// Writes n scores to row `row` of the result. inside[j] is true if the slot is in the ranges.
-// `inside` is NULL if there are no ranges.
+// Writes n scores to row `row` of the result. inside[j] is true if slot first + j is in the ranges
+// of the job. `inside` is NULL if the job has no ranges.
 inline void write_scores(const AttentionJob &job, int64_t row, int64_t first, int64_t n, float *x,
                          const bool *inside) {
     const keel_tensor *out = job.scores->out;
@@ -106,7 +106,8 @@ inline void write_scores(const AttentionJob &job, int64_t row, int64_t first, in
         job.kernels->add(to, x, n);
 }
 
-// Writes the reduction over the query heads of a KV head, if the scores are reduced over them.
+// Writes the reduction over the query heads of a KV head, if the scores are reduced over query
+// heads.
 inline void write_group(const AttentionJob &job, float *group, int64_t head, int64_t first,
                         int64_t n, const bool *inside) {
     if (job.scores->reduce_group == KEEL_REDUCE_NONE) return;

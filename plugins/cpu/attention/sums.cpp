@@ -41,7 +41,7 @@ void wait_for(const Turn &turn, int32_t mine) {
     for (int spins = 0; turn.load(std::memory_order_acquire) != mine; ++spins) {
         if (spins >= 1024) {
             std::this_thread::yield();
-            // the other hardware thread of the core may run the task that this thread waits for
+            // the other hardware thread of the core can run the task that this thread waits for
         } else {
 #if defined(__x86_64__)
             __builtin_ia32_pause();
@@ -82,7 +82,7 @@ class KeptRows {
         // for each row: the max at the current tile, and the factor that turns the tile's values
         // into probabilities
         value_[kTileRows];
-    float last_max_[kTileRows], last_[kTileRows]; // the same two values at the last tile
+    float last_max_[kTileRows], last_[kTileRows]; // max_ and value_ at the last tile
 
     int64_t place(int64_t r) const { // index of the row among the contributing queries
         const int64_t i = (task_.row + r) / job_.group, g = (task_.row + r) % job_.group;
@@ -144,8 +144,8 @@ class KeptRows {
             memset(x + tile.n, 0, static_cast<size_t>(kTileSlots - tile.n) * 4);
     }
 
-    // Sums the probabilities of one tile of slots over these rows. Then adds the result to the sums
-    // of the head.
+    // Sums the probabilities of one tile of slots over the rows of this object. Then adds the
+    // result to the sums of the head.
     void add_tile(int64_t first) {
         const bool together = sums_of_heads(*job_.scores);
         const int64_t every = together ? 1 : job_.group;
@@ -174,8 +174,8 @@ class KeptRows {
         }
     }
 
-    // Adds the probabilities of a single row. Used if the scores are a maximum, or if a factor is
-    // not finite and must not change slots that the row does not see.
+    // Adds the probabilities of a single row. Used if the scores are a maximum. Also used if a
+    // factor is not finite, because this factor must not change slots that the row does not see.
     void add_row(int64_t r) {
         const int64_t length = job_.kv.length(task_.head), i = (task_.row + r) / job_.group;
         float *sums = sums_of(job_, task_.head, query_head(r));

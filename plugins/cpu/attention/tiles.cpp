@@ -34,7 +34,7 @@ void few_dots(const AttentionJob &job, const AttentionScratch &w, int64_t head, 
                                    {nullptr, 0});
         return;
     }
-    // The values of these slots are read next, so they are prefetched.
+    // The values of these slots are read next, so this code prefetches them.
     const Ahead ahead =
         job.out != nullptr ? ahead_of(job, job.kv.v, head, first, n) : Ahead{nullptr, 0};
     for_stretches(job.kv, k, head, first, n,
@@ -71,7 +71,8 @@ void mix_loaded(const AttentionJob &job, const AttentionScratch &w, int64_t rows
                 job.kernels->add_scaled(w.acc + r * stride, w.rows + j * stride, stride, p);
 }
 
-// Computes acc += s * V for n slots. `next` is the slot that will be read after these, or -1.
+// Computes acc += s * V for n slots. `next` is the slot that will be read after these n slots, or
+// -1.
 void mix_values(const AttentionJob &job, const AttentionScratch &w, int64_t head, int64_t rows,
                 int64_t first, int64_t n, bool masked, int64_t next) {
     const KvSide &v = job.kv.v;

@@ -1,5 +1,5 @@
-// keel.attention_dense/1: the function table. It checks the arguments, because hosts call it
-// without the core's checks.
+// keel.attention_dense/1: the function table. The functions check the arguments, because hosts call
+// them without the core's checks.
 #include "cpu/ext/attention_dense.hpp"
 
 #include "cpu/attention/dense.hpp"
@@ -9,7 +9,7 @@ namespace {
 
 uint64_t size_of_buffer(const keel_buffer *buffer) { return buffer->size; }
 
-// Copies the caller's struct, with missing members zeroed.
+// Copies the caller's struct. Members that the caller's struct does not have become zero.
 template <class T> keel_status adopt(keel_ctx *ctx, T &mine, const T *theirs, const char *name) {
     if (keel_adopt(&mine, sizeof(T), theirs, sizeof(keel_header)) == KEEL_OK) return KEEL_OK;
     return fail(ctx->host, KEEL_E_INVALID_ARG,

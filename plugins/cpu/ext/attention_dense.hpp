@@ -1,4 +1,4 @@
-// keel.attention_dense/1. attention/dense.hpp has the computation.
+// The table of keel.attention_dense/1. attention/dense.hpp has the computation.
 #pragma once
 
 #include <keel/ext/draft/attention_dense.h>

@@ -8,8 +8,8 @@ namespace keel_cpu {
 
 // Number of slots in a tile. A tile of K or V in f32 fits the L1 or L2 cache of a core.
 constexpr int64_t kTileSlots = 64;
-// Rows in scratch memory are padded to a multiple of this many floats, which is the widest vector
-// of all instruction sets.
+// Rows in scratch memory are padded to a multiple of this many floats. The widest vector of all
+// instruction sets has this many floats.
 constexpr int64_t kPad = 16;
 
 constexpr int64_t padded(int64_t n) { return (n + kPad - 1) / kPad * kPad; }
@@ -30,7 +30,7 @@ inline int row_type(keel_dtype t) {
 }
 
 // Memory that will be read next and is prefetched now. While a kernel processes a row, it
-// prefetches row_bytes bytes. If `data` is NULL, nothing is prefetched.
+// prefetches row_bytes bytes of this memory. If `data` is NULL, nothing is prefetched.
 struct Ahead {
     const uint8_t *data;
     int64_t row_bytes;
@@ -84,8 +84,8 @@ struct Bf16Walk {
     SoftmaxState state; // state.acc is not NULL
     float *lanes;
     float *s; // memory for bf16_rows rows of kTileSlots floats
-    // Memory for bf16_walk_tiles tiles of probabilities. If probabilities are kept, memory for all
-    // tiles.
+    // Memory for bf16_walk_tiles tiles of probabilities, or for all tiles if the probabilities are
+    // kept.
     uint16_t *p;
     // [tiles][bf16_rows]: the max after each tile; NULL: probabilities are not kept
     float *kept_max;

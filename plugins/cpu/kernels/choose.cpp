@@ -5,8 +5,8 @@
 namespace keel_cpu {
 namespace {
 
-// Returns the instruction set whose f32 kernels `isa` uses. The other sets only add products of
-// bytes and of 16-bit numbers.
+// Returns the instruction set whose f32 kernels `isa` uses. Higher sets only add products of bytes
+// and of 16-bit numbers.
 Isa f32_set(Isa isa) {
     switch (isa) {
     case Isa::vnni:

@@ -20,10 +20,10 @@ struct ActBlock {
 
 // The order of a weight's elements in memory.
 enum class Layout : uint32_t {
-    rows, // row-major, as in a file; the rows may come from several sources
-    // Groups of R rows. For each block of 32 columns, a group stores R f16 scales, then the first 4
-    // bytes of each of the R rows, then the next 4 bytes of each row, and so on. K types have
-    // blocks of 256 columns, in the order that cpu/weights/k_blocks.hpp describes.
+    rows, // row-major, as in a file; the rows can come from several sources
+    // Groups of R rows. For each block of 32 columns, a group first stores R f16 scales. Then it
+    // stores the first 4 bytes of each of the R rows, then the next 4 bytes of each row, and so on.
+    // K types have blocks of 256 columns, in the order that cpu/weights/k_blocks.hpp describes.
     interleaved
 };
 
@@ -47,8 +47,9 @@ constexpr bool is_quantized(WeightType t) { return t >= WeightType::q8_0; }
 // Returns true for types with blocks of 256 columns.
 constexpr bool is_k(WeightType t) { return t >= WeightType::q4_k; }
 
-// Kernels are called for ranges of W's rows. The ranges begin at multiples of these numbers.
-// matmul_float_f32_few and matmul_half_half_few: kernels handle 2, 3 or 4 rows together
+// Kernels are called for ranges of W's rows. The ranges begin at multiples of the numbers below.
+// dot_unit is for matmul_float_f32_few and matmul_half_half_few. Their kernels handle 2, 3 or 4
+// rows together.
 constexpr int64_t dot_unit = 12;
 constexpr int64_t half_tile_rows = 8; // matmul_half_half_many: number of rows in a tile
 constexpr int64_t few_unit = 24;      // for matmul_half_bf16_few
@@ -71,7 +72,7 @@ struct WeightView {
     const RowSource *sources; // only for `rows`: an array of n_sources
     uint32_t n_sources;
     // 1: the sources' rows alternate, so row r is row r / n_sources of source r % n_sources. 0: all
-    // rows of the first source come first, then those of the next source.
+    // rows of the first source come first, then all rows of the next source.
     uint32_t alternate;
 };
 

@@ -4,8 +4,8 @@
 //
 // Names of matmul kernels: matmul_<weights>_<activations>[_few | _many]. "few" and "many" refer to
 // the number of rows of x. Weights: "quant" is q8_0, q4_0, q4_k, q5_k and q6_k; "float" is f32, f16
-// and bf16; "half" is f16 and bf16; "any" is all of them. Activations: the type to which x is
-// rounded before the product.
+// and bf16; "half" is f16 and bf16; "any" is all types. Activations: the type to which x is rounded
+// before the product.
 #pragma once
 
 #include "cpu/features.hpp"
@@ -19,8 +19,8 @@ struct MatmulKernels {
     const char *isa; // name of the instruction set for which the kernel file was compiled
     int64_t group;   // R: number of rows in a group of the interleaved layout
     int64_t panel;   // number of rows of W that one call of matmul_any_f32 handles, a multiple of R
-    // Number of columns that matmul_any_f32 unpacks at a time. Its scratch memory is panel *
-    // panel_k floats.
+    // Number of columns that matmul_any_f32 unpacks at a time. The scratch memory of matmul_any_f32
+    // is panel * panel_k floats.
     int64_t panel_k;
 
     // Rounds n activations to 8 bits, which gives n / 32 blocks.
@@ -50,9 +50,9 @@ struct MatmulKernels {
     void (*matmul_half_half_many)(const MatmulTask &, int64_t n0, int64_t n1, int64_t m0,
                                   int64_t m1);
 
-    // f32 products for W of any type and layout. Unpacks rows n0 .. n0 + count - 1 of W to
-    // `scratch` piece by piece, and multiplies them with rows m0..m1-1 of x. count <= panel, and n0
-    // is a multiple of panel.
+    // f32 products for W of any type and layout. The function unpacks rows n0..n0 + count - 1 of W
+    // to `scratch` piece by piece, and multiplies them with rows m0..m1-1 of x. `count` is at most
+    // panel, and n0 is a multiple of panel.
     void (*matmul_any_f32)(const MatmulTask &, int64_t n0, int64_t count, int64_t m0, int64_t m1,
                            float *scratch);
 
@@ -67,8 +67,8 @@ struct MatmulKernels {
 // are multiplied with them.
 struct Bf16MatmulKernels {
     const char *isa;
-    // For each type of W: smallest number of rows of x for which these kernels are faster. f16 and
-    // bf16 weights are row-major, the others interleaved. 0: these kernels are never faster.
+    // For each type of W: smallest number of rows of x for which these kernels are faster. 0: these
+    // kernels are never faster. f16 and bf16 weights are row-major, other types are interleaved.
     int64_t least_rows[weight_types];
     int64_t block; // most rows of W in a call
     // Number of rows of x that are stored together. Packed x has the shape [m / x_rows][k /
@@ -94,7 +94,7 @@ struct Bf16MatmulKernels {
 };
 
 // Kernels for norms, activation functions, elementwise ops and rows. Each call processes one
-// contiguous row. `out` may be one of the inputs.
+// contiguous row. `out` can be one of the inputs.
 struct RowKernels {
     const char *isa;
 
@@ -162,18 +162,18 @@ struct AttentionKernels {
     float (*norm1)(const float *x, int64_t n); // returns the sum of magnitudes
     float (*norm2)(const float *x, int64_t n); // returns the square root of the sum of squares
 
-    // Rotates one head. `out` may be x. With sign -1 it rotates back.
+    // Rotates one head. `out` can be equal to x. If the sign is -1, the function rotates back.
     void (*rope)(const float *x, float *out, int64_t dim, int64_t rot, const float *cos,
                  const float *sin, float sign, keel_rope_mode mode);
-    // Computes out = x / sqrt(mean(x^2) + eps) * weight. `out` may be x.
+    // Computes out = x / sqrt(mean(x^2) + eps) * weight. `out` can be equal to x.
     void (*rms_norm)(const float *x, const float *weight, float eps, int64_t n, float *out);
 
-    // Dense attention (algo/attention_dense.inl). Rows of n elements with room up to a multiple of
-    // kPad. A bias of -inf hides a pair of query and key.
+    // Dense attention (algo/attention_dense.inl). Each function takes rows of n elements. The rows
+    // have room up to a multiple of kPad. A bias of -inf hides a pair of query and key.
     void (*exp_minus)(float *x, float lse, int64_t n); // x = exp(x - lse)
     void (*add_bias)(float *x, const float *bias, int64_t n);
     void (*hide)(float *x, const float *bias, int64_t n); // x = 0 for hidden pairs
-    void (*drop)(float *x, const float *keep, int64_t n); // x *= keep; 0 if keep is 0
+    void (*drop)(float *x, const float *keep, int64_t n); // x *= keep; if keep is 0, x becomes 0
     // dp = p * (dp - delta)
     void (*logit_gradient)(float *dp, const float *p, float delta, int64_t n);
     void (*softcap_gradient)(float *dz, const float *capped, float cap, int64_t n);
@@ -202,7 +202,7 @@ struct Bf16AttentionKernels {
     // of 16.
     void (*turn_keys)(const uint16_t *rows, int64_t n, int64_t dim, uint16_t *panels);
     // Packs slots first .. first + n - 1 of a tile of values into panels. A panel has 16 elements
-    // of v for kTileSlots slots. `first` is even. n may be odd only at the end of the tile. Writes
+    // of v for kTileSlots slots. `first` is even. n can be odd only at the end of the tile. Writes
     // zeros after the dim elements of v. If `last` is true, also writes zeros up to the next
     // multiple of 32 slots.
     void (*load_values[kRowTypes])(const void *v, int64_t v_stride, int64_t first, int64_t n,
@@ -216,8 +216,8 @@ struct Bf16AttentionKernels {
     // not faster than separate calls.
     void (*walk)(const Bf16Walk &);
     int64_t walk_rows; // smallest number of rows for which walk is used
-    // Like AttentionKernels::softmax, but the result is written to p as operand x, with kTileSlots
-    // columns. Zeros are written from n up to the next multiple of 32 slots. If `keep` is true, the
+    // Like AttentionKernels::softmax, but writes the result to p as operand x, with kTileSlots
+    // columns. Writes zeros from n up to the next multiple of 32 slots. If `keep` is true, the
     // result is also left in s. The sums are added to lanes[rows][16]. max need not be the largest
     // logit, but exp(logit - max) never becomes large.
     void (*softmax)(float *s, int64_t s_stride, int64_t rows, int64_t n, const SoftmaxState &state,

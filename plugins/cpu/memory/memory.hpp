@@ -16,8 +16,8 @@ struct Memory {
 
 // Returns a block with undefined contents. `data` is NULL if there is no memory.
 Memory memory_alloc(const keel_host *host, uint64_t bytes) noexcept;
-void memory_free(const keel_host *host,
-                 Memory &memory) noexcept; // the block may be empty, and is empty afterwards
+// Frees a block. The block may be empty before the call, and is empty after it.
+void memory_free(const keel_host *host, Memory &memory) noexcept;
 
 // Reserves address space. The reserved pages take no memory until they are accessed.
 Memory memory_reserve(uint64_t bytes) noexcept;

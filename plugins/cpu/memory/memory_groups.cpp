@@ -73,7 +73,7 @@ void apply(const char *group, const Files &files, uint64_t &total, uint64_t &ava
 }
 
 // Applies the limits of the control group `path` below `mount`, and of all groups above it. In a
-// container the path may not exist; then `mount` itself is the group.
+// container `path` may not exist; then `mount` itself is the group.
 void apply_upwards(const char *mount, const char *path, size_t length, const Files &files,
                    uint64_t &total, uint64_t &available) {
     Text group;

@@ -7,14 +7,14 @@
 namespace keel_cpu {
 namespace {
 
-// Copies from[index[j]] to to[j] for n values. Each index[j] is at least j, so `from` and `to` may
+// Copies from[index[j]] to to[j] for n values. Each index[j] is at least j, so `from` and `to` can
 // be the same array.
 void gather_values(const uint8_t *from, uint8_t *to, const int32_t *index, int64_t n) {
     for (int64_t j = 0; j < n; ++j)
         memmove(to + j * 4, from + static_cast<int64_t>(index[j]) * 4, 4);
 }
 
-// Neighbouring slots are copied together.
+// Gathers rows of one arena. Neighbouring slots are copied together.
 void gather_rows(const KvAccess &from, const KvAccess &to, const KvSide &source,
                  const KvSide &target, int64_t head, const int32_t *index, int64_t n) {
     const int32_t *from_blocks = from.blocks_of(head), *to_blocks = to.blocks_of(head);

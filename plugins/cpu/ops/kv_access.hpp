@@ -29,9 +29,9 @@ struct KvAccess {
     uint32_t shift = 0; // slot >> shift is the index of the slot's block in the head's block table
     int64_t block_slots = 0;
     // Only for a batch of sequences (keel.batched_decode/1), otherwise NULL. Each sequence has its
-    // own block table, lengths and positions. The heads of the first sequence come first, then
-    // those of the next one; each sequence has `seat_heads` heads. seats[i] is the row of sequence
-    // i in these tables.
+    // own block table, lengths and positions. The heads of the first sequence come first, then the
+    // heads of the next sequence; each sequence has `seat_heads` heads. seats[i] is the row of
+    // sequence i in the tensors with tables, lengths and positions.
     const int32_t *seats = nullptr;
     int64_t seat_heads = 0;
     int64_t table_seat = 0, length_seat = 0, length_stride = 1,
@@ -60,7 +60,7 @@ struct KvAccess {
 keel_status check_kv_view(keel_ctx *ctx, const keel_kv_view *view, const char *op) noexcept;
 
 // Fills `access`. Before that, checks that the lengths and the block ids of the used slots are
-// inside the arenas. If they are not, returns KEEL_E_INVALID_ARG; nothing was written then.
+// inside the arenas. If a check fails, returns KEEL_E_INVALID_ARG and writes nothing.
 keel_status open_kv_view(keel_ctx *ctx, const keel_kv_view *view, const char *op,
                          KvAccess &access) noexcept;
 
@@ -73,8 +73,8 @@ keel_status check_batch_kv(keel_ctx *ctx, const keel_batch_kv *kv, int64_t n,
 keel_status open_batch_kv(keel_ctx *ctx, const keel_batch_kv *kv, int64_t n, const char *op,
                           KvAccess &access) noexcept;
 
-// Like open_kv_view, for the op kv_gather. The used slots are the first slots[h] slots of head h,
-// whatever the view's lengths are.
+// Like open_kv_view, for the op kv_gather. The used slots are the first slots[h] slots of head h.
+// The lengths in the view do not matter.
 keel_status open_kv_slots(keel_ctx *ctx, const keel_kv_view *view, const char *op,
                           KvAccess &access) noexcept;
 keel_status check_slots(keel_ctx *ctx, const KvAccess &access, int64_t head, int64_t slots,

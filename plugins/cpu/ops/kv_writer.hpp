@@ -55,8 +55,8 @@ struct KvWriter {
         kernels->load[x.type](x.at(i, h), n, room);
         return room;
     }
-    // heads() returns the number of KV heads of a token. head() returns the number that KV head h
-    // of token i has in `kv`. In a batch of sequences, each token belongs to its own sequence.
+    // heads() returns the number of KV heads of a token. head() returns the number in `kv` of KV
+    // head h of token i. In a batch of sequences, each token belongs to its own sequence.
     int64_t heads() const { return kv.seats != nullptr ? kv.seat_heads : kv.heads; }
     int64_t head(int64_t i, int64_t h) const {
         return kv.seats != nullptr ? i * kv.seat_heads + h : h;

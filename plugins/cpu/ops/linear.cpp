@@ -9,11 +9,11 @@
 namespace keel_cpu {
 namespace {
 
-// Part of the L2 cache that x may fill while weights stream through the cache.
+// The most bytes of the L2 cache that x takes while weights stream through the cache.
 constexpr int64_t cache_bytes = 512 << 10;
-// With more rows of x than this, it is faster to unpack W into panels.
+// If x has more rows than this, it is faster to unpack W into panels.
 constexpr int64_t dot_rows_max = 8;
-// With 16-bit products and more rows of x than this, kernels that use tiles are faster.
+// 16-bit products: if x has more rows than this, kernels that use tiles are faster.
 constexpr int64_t half_rows_max = 6;
 constexpr int64_t passing_bytes = 4 << 20; // an `out` of this size does not stay in the L2 cache
 
@@ -95,7 +95,7 @@ Path path_of(const keel_ctx *ctx, const WeightView &w, int64_t m) {
     return !quantized && m <= dot_rows_max ? Path::float_f32_few : Path::any_f32;
 }
 
-// Returns the number of rows of W that the kernel of a path handles at a time.
+// Returns the number of rows of W that the kernel of `path` handles at a time.
 int64_t unit_of(const keel_ctx *ctx, Path path) {
     switch (path) {
     case Path::quant_int8: return ctx->matmul->group;
@@ -109,7 +109,7 @@ int64_t unit_of(const keel_ctx *ctx, Path path) {
     return ctx->matmul->panel;
 }
 
-// Decides everything except addresses. So the tensors x and out may have no buffer yet.
+// Decides everything except addresses. So the tensors x and out need no buffer.
 keel_status settle(keel_ctx *ctx, const keel_matmul_args *a, Matmul &job) {
     const keel_status known =
         check_features(ctx, a->features, KEEL_MATMUL_BIAS | KEEL_MATMUL_ACCUMULATE, "matmul");
@@ -132,7 +132,7 @@ keel_status settle(keel_ctx *ctx, const keel_matmul_args *a, Matmul &job) {
     job.task.out_stride = a->out->stride[0];
     job.path = path_of(ctx, w, job.m);
     job.unit = unit_of(ctx, job.path);
-    // The plan also serves calls with smaller m, which may take another path.
+    // The plan is also used for calls with smaller m, which can take another path.
     if (job.path == Path::quant_int8)
         job.quantized_bytes = quantized_bytes(job, job.m);
     else if (job.path == Path::any_bf16 && w.layout == Layout::interleaved)
@@ -167,7 +167,7 @@ uint64_t scratch_bytes(const keel_ctx *ctx, const Matmul &job) {
 }
 
 // The division of the product into tasks. Neighbouring tasks use neighbouring memory. Each worker
-// takes neighbouring tasks as long as there are any.
+// takes neighbouring tasks while there are any.
 struct Cut {
     int64_t n_step, m_step, n_tasks, m_tasks;
 };
@@ -274,7 +274,7 @@ keel_status plan_matmul(keel_ctx *ctx, const keel_matmul_args *a, PlanChoice &ch
     const keel_status status = settle(ctx, a, job);
     if (status != KEEL_OK) return status;
     choice.scratch_bytes = scratch_bytes(ctx, job);
-    // If calls with fewer rows round activations, the plan is also named `fast`.
+    // If calls with fewer rows round activations, the plan's name also contains `fast`.
     const bool bf16 = is_bf16(job.path),
                rounds = bf16 || job.path == Path::quant_int8 || job.half_bytes != 0;
     name_kernel(choice, "matmul %s %s %s", weight_name(job.task.w.type),

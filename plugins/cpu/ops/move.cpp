@@ -13,9 +13,9 @@ uint64_t row_bytes(const keel_tensor *t) {
     return keel_dtype_row_bytes(t->dtype, static_cast<uint64_t>(t->shape[t->rank - 1]));
 }
 
-// Returns true for the type pairs that the public header lists: f32, f16 and bf16 to each other,
-// and between f32 and q8_0 or q4_0. The K types, which only weights have, are not in the list,
-// because no op writes them.
+// Returns true for the type pairs that the public header lists. These are f32, f16 and bf16 to each
+// other, and f32 to or from q8_0 or q4_0. The K types are not in the list, because only weights
+// have them and no op writes them.
 bool cast_types(const keel_move_args *a, WeightType &from, WeightType &to) {
     if (!weight_type_of(a->x->dtype, from) || !weight_type_of(a->out->dtype, to)) return false;
     if (is_k(from) || is_k(to)) return false;

@@ -5,7 +5,7 @@
 namespace keel_cpu {
 namespace {
 
-// `more` is a tensor that only this norm has, for example the bias of layer_norm, or NULL.
+// `more` is a tensor that not all norms have, for example the bias of layer_norm, or NULL.
 keel_status plan_norm(keel_ctx *ctx, const keel_norm_args *a, const char *name,
                       const keel_tensor *more, PlanChoice &choice) {
     const keel_status status = check_features(ctx, a->features, 0, name);

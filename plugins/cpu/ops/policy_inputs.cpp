@@ -168,8 +168,8 @@ void copy_tile(const KeysJob &job, uint32_t worker, int64_t h, int64_t first, in
     }
 }
 
-// Each tile is summed in f32. The sum of a tile is added to the total with Kahan summation, which
-// keeps the rounding error of the total.
+// Sums the keys of a head. Each tile is summed in f32. The sum of a tile is added to the total with
+// Kahan summation, which corrects the total for its rounding error.
 void sum_head(const KeysJob &job, uint32_t worker, int64_t h) {
     const int64_t dim = job.kv.k.dim;
     float *key = job.keys(worker), *tile = key + job.dim(), *total = tile + job.dim(),

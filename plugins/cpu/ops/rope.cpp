@@ -45,8 +45,8 @@ struct Prepare {
     float eps = 0;
     int64_t group = 1;
 
-    // Processes one query or key head: normalizes it, writes a copy before rotation if the args ask
-    // for one, and rotates it into `out`.
+    // Processes one query or key head: normalizes it, writes a copy before rotation if the args
+    // request one, and rotates it into `out`.
     void head(const float *x, const float *norm, const Heads &unrotated, int64_t i, int64_t h,
               int64_t position, float *room, float *out) const {
         const int64_t dim = writer.kv.k.dim;

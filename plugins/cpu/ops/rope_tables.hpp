@@ -28,7 +28,7 @@ struct RopeTables {
         cos_stride = outer_stride(t->cos), sin_stride = outer_stride(t->sin);
         rows = t->cos->shape[0], rot = rows == 0 ? 0 : t->rot, mode = t->mode;
     }
-    // Rotates one head with the table row of `position`. `out` may be x.
+    // Rotates one head with the table row of `position`. `out` can be x.
     void rotate(const AttentionKernels &kernels, const float *x, float *out, int64_t dim,
                 int64_t position, float sign) const {
         int64_t row = rows == 0 ? 0 : position % rows;

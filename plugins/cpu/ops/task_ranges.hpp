@@ -5,11 +5,11 @@
 
 namespace keel_cpu {
 
-// Hands out each of the tasks 0..n-1 once. A worker takes the tasks of its own range in order, so
-// that it reads one continuous stream of memory. A worker that has finished its range takes the
-// last task of the range with the most tasks left, so that no core is idle while another is
-// delayed. With one shared counter, neighbouring tasks would go to different workers, and each task
-// would be a separate stream: 16-bit weights then reach 46 to 50 GB/s of the memory's 57 GB/s.
+// Gives each of the tasks 0..n-1 to one worker. A worker takes the tasks of its own range in order,
+// so that it reads one continuous stream of memory. A worker that has finished its range takes the
+// last task of the range with the most tasks left. So no core is idle while another is delayed.
+// With one shared counter, neighbouring tasks would go to different workers, and each task would be
+// a separate stream. Then 16-bit weights reach only 46 to 50 GB/s of the memory's 57 GB/s.
 class TaskRanges {
   public:
     // n: number of tasks, below 2^32. workers: number of workers. If there are more workers than

@@ -7,8 +7,8 @@ namespace {
 
 constexpr uint16_t f16_nan = 0x7e00;
 
-// Returns the value with the largest magnitude. If several have it, returns the first. Returns NaN
-// if a value is not finite.
+// Returns the value with the largest magnitude. If several values have it, returns the first one.
+// Returns NaN if a value is not finite.
 float extreme(const float *x) {
     float best = 0.0f;
     for (int i = 0; i < 32; ++i) {
@@ -18,8 +18,8 @@ float extreme(const float *x) {
     return best;
 }
 
-// The scale of a block. bits: the scale as it is stored, an f16. inverse: 1 / scale, or 0 if 1 /
-// scale is not finite, so that all codes become 0.
+// The scale of a block. bits: the scale as an f16, as it is stored. inverse: 1 / scale. If 1 /
+// scale is not finite, inverse is 0, so that all codes become 0.
 struct Scale {
     uint16_t bits;
     float inverse;

@@ -5,9 +5,8 @@
 
 namespace keel_cpu {
 
-// Both functions quantize n values. n is a multiple of 32. `out` gets the layout of a GGML file.
-// The scale of a block is NaN if the block has a NaN or an infinity, or if its scale does not fit
-// f16.
+// Both functions quantize n values. n is a multiple of 32. `out` gets the layout of a GGML file. If
+// a block has a NaN or an infinity, or if its scale does not fit f16, the stored scale is NaN.
 void quantize_q8_0(const float *x, int64_t n, uint8_t *out);
 void quantize_q4_0(const float *x, int64_t n, uint8_t *out);
 

@@ -5,16 +5,16 @@
 // words. The first words are the scales: 12 bytes for q4_k and q5_k, 16 bytes for q6_k. Four
 // sections follow. Each section holds 64 columns, which are two chunks of 32 columns. A section
 // consists of:
-//   - the upper bits of the first chunk, then those of the second chunk: each chunk has no word
-//     (q4_k), one word (q5_k) or two words (q6_k);
-//   - 8 words of nibbles: the low nibbles belong to the first chunk, the high nibbles to the
-//     second.
+// - the upper bits of the first chunk, then those of the second chunk: each chunk has no word
+//    (q4_k), one word (q5_k) or two words (q6_k);
+// - 8 words of nibbles: the low nibbles belong to the first chunk, the high nibbles to the
+//    second chunk.
 // Word p of the nibbles holds columns 4 p .. 4 p + 3 of a chunk, one column per byte. The upper
 // bits of these columns are in the same bytes of the upper words: for q5_k in bit p, for q6_k in
 // bits 2 (p % 4) and 2 (p % 4) + 1 of word p / 4.
 //
 // Rows are stored in groups of R rows. A group stores the first halves of its R rows, then the
-// second halves, then word 0 of its R rows, then word 1, and so on.
+// second halves. Then it stores word 0 of its R rows, then word 1 of its R rows, and so on.
 #pragma once
 
 #include "cpu/kernels/matmul_types.hpp"

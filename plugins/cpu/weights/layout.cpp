@@ -31,7 +31,7 @@ void transpose_words(const uint8_t *const (&rows)[4], int64_t at, uint8_t *out, 
     store_words(out + 3 * stride, __builtin_shufflevector(ab1, cd1, 2, 3, 6, 7));
 }
 
-// Addresses of one row's part of a block, before the part is stored in a group.
+// Addresses of one row's part of a block, before the part is stored in a group of rows.
 struct Share {
     const uint8_t *halves, *words;
 };

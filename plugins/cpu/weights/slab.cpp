@@ -7,7 +7,7 @@
 namespace keel_cpu {
 namespace {
 
-// This is address space. Only the used part of a slab takes memory.
+// The size of the address space of a slab. Only the used part of a slab takes memory.
 constexpr uint64_t slab_bytes = uint64_t{256} << 20;
 constexpr uint64_t least = 64 << 10, most = slab_bytes / 4;
 
@@ -28,7 +28,7 @@ Memory weight_alloc(keel_ctx *ctx, uint64_t bytes, WeightSlab *&slab) noexcept {
     if (bytes < least || bytes > most) return memory_alloc(ctx->host, bytes);
     if (ctx->slab == nullptr || bytes > slab_bytes - ctx->slab->used) {
         WeightSlab *fresh = make_slab(ctx);
-        // If there is no memory for a new slab, there may be enough for this smaller block.
+        // If there is no memory for a new slab, there can still be enough for this smaller block.
         if (fresh == nullptr) return memory_alloc(ctx->host, bytes);
         ctx->slab = fresh;
     }

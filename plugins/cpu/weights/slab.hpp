@@ -15,11 +15,11 @@ struct WeightSlab {
     uint32_t weights;
 };
 
-// Returns memory for a weight, aligned to 64 bytes. Sets `slab` to the slab that the memory is part
-// of, or to NULL if the memory is a separate block. `data` of the result is NULL if there is no
+// Returns memory for a weight, aligned to 64 bytes. Sets `slab` to the slab that contains the
+// memory, or to NULL if the memory is a separate block. `data` of the result is NULL if there is no
 // memory.
 Memory weight_alloc(keel_ctx *ctx, uint64_t bytes, WeightSlab *&slab) noexcept;
-// Frees the memory of a weight. `memory` may be empty, and is empty afterwards.
+// Frees the memory of a weight. `memory` may be empty before the call, and is empty after it.
 void weight_free(keel_ctx *ctx, Memory &memory, WeightSlab *&slab) noexcept;
 
 } // namespace keel_cpu

@@ -6,8 +6,8 @@
 #include "cpu/weights/slab.hpp"
 
 // A prepared weight. Quantized types are stored with interleaved rows, so that decode reads one
-// stream of whole vectors. 16-bit types are copied into large pages if the parameter `copy` says
-// so. Other types are read from the host's mapping.
+// stream of whole vectors. 16-bit types are copied into large pages if the parameter `copy`
+// requires this. Other types are read from the host's mapping.
 struct keel_weight {
     keel_cpu::WeightView view;
     // Interleaved groups, or copied rows. Empty if the rows are read from the host's mapping.

@@ -1,5 +1,5 @@
-// Reads of a few bytes while the queue goes on (keel.read_later/1). Also counts submissions and
-// waits that no caller asked for.
+// Reads of a few bytes while the queue continues to run (keel.read_later/1). Also counts
+// submissions and waits that the core did not request.
 #include "opencl/ops/ops.hpp"
 
 #include <algorithm>
@@ -42,8 +42,8 @@ bool finish_read(keel_ctx &ctx, uint64_t number, void *to) {
     LaterReads::Read *read = number != 0 ? read_of(ctx.later, number) : nullptr;
     if (read == nullptr) return false;
     const Event done = std::move(read->done);
-    // The place of this read is free now. If a new read reuses it before this copy is done, the new
-    // copy is queued after this copy.
+    // The place of this read is free now. A new read can reuse the place before this copy is done,
+    // because the new copy is queued after this copy.
     read->number = 0;
     if (to == nullptr) return true;
     wait_for(ctx, done.get(), "clEnqueueReadBuffer");

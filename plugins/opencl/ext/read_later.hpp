@@ -1,4 +1,4 @@
-// Reads of a few bytes while the queue goes on (keel.read_later/1).
+// Reads of a few bytes while the queue continues to run (keel.read_later/1).
 #pragma once
 
 #include "opencl/cl.hpp"

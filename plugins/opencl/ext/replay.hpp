@@ -1,4 +1,4 @@
-// keel.replay/1: recorded steps. A step is a list of kernel objects of its own, whose arguments are
+// keel.replay/1: recorded steps. A step is a list of its own kernel objects, whose arguments are
 // already set. Submitting the step enqueues these kernels. The extension cl_khr_command_buffer is
 // not used: it is provisional, and with PoCL 3.1 it took a third more host time.
 #pragma once

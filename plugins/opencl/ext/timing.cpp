@@ -33,7 +33,7 @@ bool time_of(const Event &event, cl_profiling_info what, uint64_t &ns) {
 }
 
 // Replaces the queue by a queue with or without profiling. Both queues execute in order. All work
-// is finished first, so callers do not notice the change.
+// is finished before the replacement, so callers do not notice the change.
 void change_queue(keel_ctx &ctx, bool timed) {
     finish(ctx);
     cl_int code = CL_SUCCESS;

@@ -26,8 +26,8 @@ class Timing {
         uint64_t number;
         Event first, last; // last: empty if the op has only one kernel
     };
-    // Largest number of times that are kept until they are read. If there are more, the oldest is
-    // dropped.
+    // Largest number of times that are kept until they are read. If there are more times, the
+    // oldest is dropped.
     static constexpr size_t most_kept = 1 << 16;
 
     bool on_ = false;

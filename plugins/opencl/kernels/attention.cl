@@ -1,5 +1,5 @@
-// Attention with online softmax. K_TYPE and V_TYPE are the types of the cache; -1 means that they
-// are read at run time. MAX_DIM is at least the size of the heads.
+// Attention with online softmax. K_TYPE and V_TYPE are the types of the cache. -1 means that the
+// kernel gets these types at run time. MAX_DIM is at least the size of the heads.
 //
 // The queries of a KV head form tokens * group rows. Row r is query head r % group of the KV head,
 // for token r / group. So the query heads that share keys also share the loads of these keys, in
@@ -21,7 +21,7 @@
     (((ulong)(head)*rules.tokens * rules.group + (r)) * splits + split) * (c.v_dim + 3)
 
 #if LANES == 1
-// number of slots handled together, so that one vector exp is enough for all of them
+// number of slots handled together, so that one vector exp computes all of them
 #define SLOTS 16
 
 // The global ids are: tile of rows, KV head, split of the slots.
@@ -200,7 +200,7 @@ __kernel void attention(Floats q, View qv, Bytes k, Bytes v, Kv c, Ints table, I
     }
     const uint begin = split * split_slots;
     end = min(end, begin + split_slots);
-    SYNC; // `out` may overlap q
+    SYNC; // `out` can overlap q
     for (uint base = begin; base < end; base += LANES) {
         const uint slot = base + lane;
         const int block = slot < end ? kv_block(c, table, book, slot) : -1;

@@ -1,5 +1,6 @@
 // Attention scores: probabilities (or logits), reduced to one number per slot. K_TYPE is the type
-// of the keys; -1 means that it is read at run time. MAX_DIM is at least the size of the heads.
+// of the keys. -1 means that the kernel gets this type at run time. MAX_DIM is at least the size of
+// the heads.
 #if K_TYPE < 0
 #define KT c.k_type
 #else

@@ -30,8 +30,8 @@ __kernel void prepare(Floats q, View qv, Floats k, View kv, Floats v, View vv, u
     SYNC;
     const int position =
         positions[place.offset + token * place.token_stride + kv_head * place.head_stride];
-    // Only queries and keys need some of the steps below. For values, these steps run over no
-    // elements, so that no barrier depends on a condition.
+    // Only queries and keys need some of the steps below. For values, these steps also run, but
+    // over no elements. So no barrier depends on a condition.
     const int turns = is_q || is_k, normed = turns && (flags & FLAG_NORM);
     Floats norm = is_q ? q_norm + q_norm_offset : k_norm + k_norm_offset;
     float sum = 0.0f;
@@ -110,9 +110,9 @@ __kernel void rerotate(OutBytes k_arena, Kv cache, Ints table, Ints lengths,
 
 // ---- kv_gather ----
 //
-// The indices of a list rise strictly. So slots can be moved in place if they are moved in order,
-// LANES slots at a time, and all LANES slots are read before one is written. A group handles CHUNK
-// units of each row of a head.
+// The indices of a list rise strictly. So slots can be moved in place, if they are moved in order.
+// LANES slots are moved at a time. All LANES slots are read before the first one is written. A
+// group handles CHUNK units of each row of a head.
 #if LANES == 1
 #define CHUNK 32
 #else

@@ -1,6 +1,6 @@
 // The ops matmul and embed. W_TYPE is the type of the weight. With SPLIT, the codes and scales of
-// q8_0 and q4_0 are stored separately (weights.hpp); otherwise rows are as in the file. A row of W
-// is read K_STEP elements at a time: 32 for block types, 16 for other types.
+// q8_0 and q4_0 are stored separately (weights.hpp). Without SPLIT, rows are stored as in the file.
+// A row of W is read K_STEP elements at a time: 32 for block types, 16 for other types.
 #define BLOCKS (W_TYPE >= 3)
 #define FLAG_BIAS 1u
 #define FLAG_ACCUMULATE 2u
@@ -172,8 +172,9 @@ __kernel void matvec(Floats x, View xv, Bytes w, Weight m, Floats bias, uint bia
 }
 
 #if LANES == 1
-// ---- several rows of x, plain form: a work-item multiplies TOKENS rows of x with ROWS rows of W,
-// with the sums in registers ----
+// ---- several rows of x, plain form ----
+//
+// A work-item multiplies TOKENS rows of x with ROWS rows of W, with the sums in registers.
 
 __kernel void matmul(Floats x, View xv, Bytes w, Weight m, Floats bias, uint bias_offset,
                      uint flags, __global float *out, View outv) {

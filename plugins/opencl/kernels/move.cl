@@ -1,6 +1,6 @@
 // The ops cast, copy, transpose and zero. In a cast, a work-item handles 32 elements of a row. In
-// the other ops, its second index is the row, and its first index is the number of a piece of 16
-// units of UNIT bytes.
+// the other ops, a work-item handles a piece of 16 units of UNIT bytes. Its second index is the
+// row, and its first index is the number of the piece.
 #if UNIT == 4
 typedef uint Word;
 #elif UNIT == 2

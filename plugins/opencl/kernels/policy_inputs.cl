@@ -5,8 +5,8 @@
 #define NORMALIZED 4u
 #define L1 8u
 
-// Computes for each head and slot: the key times the projection [k_dim, r]. If r is 0, the key
-// itself. With the flag NORMS, the norm of the key.
+// Computes for each head and slot: the key times the projection [k_dim, r]. If r is 0, computes the
+// key itself. With the flag NORMS, computes the norm of the key.
 __kernel void key_project(Bytes k, Kv c, Ints table, Ints lengths, Ints positions, Rope rope,
                           Floats cos_table, Floats sin_table, Floats projection, View projectionv,
                           uint r, uint flags, uint begin, uint count, __global float *out,
@@ -17,7 +17,8 @@ __kernel void key_project(Bytes k, Kv c, Ints table, Ints lengths, Ints position
     SKIP_IF(id >= c.kv_heads * count);
     const uint head = id / count, slot = begin + id % count;
     const int block = slot < kv_length(c, lengths, head) ? kv_block(c, table, head, slot) : -1;
-    // an empty row, because no barrier may depend on a condition
+    // if there is no block, the row is empty; this is not a return, because no barrier may depend
+    // on a condition
     const uint n = block < 0 ? 0 : c.k_dim;
     Bytes key = k + k_place(c, max(block, 0), slot);
     for (uint e = LANE; e < n; e += LANES)

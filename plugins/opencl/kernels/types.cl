@@ -43,8 +43,8 @@ typedef struct {
     uint n, offset;
 } View;
 
-// A cache view (gpu/kv.hpp). Offsets of arenas are in units of 2 bytes, those of integers in units
-// of 4 bytes.
+// A cache view (gpu/kv.hpp). Offsets of arenas are in units of 2 bytes. Offsets of integers are in
+// units of 4 bytes.
 typedef struct {
     uint kv_heads, max_length, block_shift, blocks;
     uint k_type, k_dim, k_offset, k_block, k_slot;
@@ -248,8 +248,8 @@ static inline void store_row(SHARED const float *x, uint n, OutBytes row, uint t
 #define ROOM(name) __local float name[LANES]
 #define ALL_SUM(x, room) all_sum(x, room)
 #define ALL_MAX(x, room) all_max(x, room)
-// Each lane adds up all values itself. This needs only two barriers, and none in a loop, because
-// PoCL 3.1 has bugs with barriers in loops.
+// Each lane adds up all values itself. This needs only two barriers and no barrier in a loop. PoCL
+// 3.1 has bugs with barriers in loops.
 static inline float all_sum(float x, __local float *room) {
     room[LANE] = x;
     SYNC;
@@ -272,8 +272,9 @@ static inline float all_max(float x, __local float *room) { // ignores NaN
 
 // ---- the cache ----
 
-// For a batch of sequences: the sequence of a head, the head's number within its sequence, and the
-// head's row in block table, lengths and positions. For one sequence: 0, head, head.
+// For a batch of sequences, these functions return the sequence of a head, the head's number within
+// its sequence, and the head's row in block table, lengths and positions. For one sequence they
+// return 0, head and head.
 static inline uint sequence_of(Kv kv, uint head) {
     return kv.seat_heads == 0 ? 0 : head / kv.seat_heads;
 }
@@ -292,7 +293,7 @@ static inline uint kv_length(Kv kv, Ints lengths, uint head) {
     return (uint)clamp(lengths[kv.lengths_offset + head], 0, (int)kv.max_length);
 }
 
-// Returns the block of a slot, or -1 if there is none.
+// Returns the block of a slot, or -1 if the slot has no block.
 static inline int kv_block(Kv kv, Ints table, uint head, uint slot) {
     const uint place = slot >> kv.block_shift;
     if (place >= kv.table_blocks) return -1;
@@ -312,9 +313,10 @@ static inline ulong v_place(Kv kv, int block, uint slot) {
 
 // ---- RoPE ----
 
-// Rotates `pairs` pairs of a row in place by row `at` of the tables. With sign -1 it rotates back.
-// The lanes share the pairs. The caller must synchronize the lanes before and after. (A kernel must
-// never write to its struct arguments: in PoCL 3.1, all work-items of a group share them.)
+// Rotates `pairs` pairs of a row in place by row `at` of the tables. If `sign` is -1, it rotates
+// back. The lanes share the pairs. The caller must synchronize the lanes before and after the call.
+// (A kernel must never write to its struct arguments: in PoCL 3.1, all work-items of a group share
+// them.)
 static inline void rotate_row(SHARED float *x, Rope rope, uint pairs, Floats cos_table,
                               Floats sin_table, uint at, float sign) {
     Floats c = cos_table + rope.cos_offset + at * rope.cos_stride;

@@ -8,13 +8,13 @@
 namespace keel_opencl {
 namespace {
 
-// Returns the number of query rows that share the load of a key. More rows save loads, but all of
-// them must fit the registers.
+// Returns the number of query rows that share the load of a key. More rows save loads, but all
+// these rows must fit the registers.
 uint32_t rows_together(Form form) { return form == Form::local ? 8 : 4; }
 
 cl_kernel kernel(keel_ctx &ctx, Source source, const char *name, Form form, const KvConstants &c) {
-    // If K and V have the same type, the kernel is compiled for it. Otherwise the kernel reads both
-    // types at run time.
+    // If K and V have the same type, the kernel is compiled for this type. Otherwise the kernel
+    // gets both types at run time.
     const int type = c.k_type == c.v_type ? static_cast<int>(c.k_type) : -1;
     return ctx.kernels->get(source, name,
                             {{"LANES", lanes_of(form)},
@@ -24,8 +24,8 @@ cl_kernel kernel(keel_ctx &ctx, Source source, const char *name, Form form, cons
                              {"MAX_DIM", dim_class(std::max(c.k_dim, c.v_dim))}});
 }
 
-// The local form keeps 8 queries of up to 1024 elements in local memory. Some devices that can run
-// other kernels in the local form do not have enough local memory for this.
+// The local form keeps 8 queries of up to 1024 elements in local memory. Some devices do not have
+// enough local memory for this, although they can run other kernels in the local form.
 Form attention_form(keel_ctx &ctx, const KvConstants &c) {
     const bool fits =
         dim_class(std::max(c.k_dim, c.v_dim)) <= 256 || ctx.device.local_memory >= (40 << 10);
@@ -53,8 +53,8 @@ Splits splits_of(const keel_ctx &ctx, Form form, uint64_t tiles, const KvConstan
     return {static_cast<uint32_t>(n), std::max<uint32_t>(slots, 1)};
 }
 
-// Offsets in scratch memory, in floats: statistics of each row, then partial results of the splits,
-// then a copy of the queries if attention overwrites them.
+// Offsets in scratch memory, in floats. First come the statistics of each row, then partial results
+// of the splits. A copy of the queries follows if attention overwrites the queries.
 struct Room {
     uint64_t partial, queries, end;
 };

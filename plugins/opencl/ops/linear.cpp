@@ -45,9 +45,9 @@ WeightSource source_of(keel_ctx &ctx, const keel_weight *weight, const keel_tens
     return s;
 }
 
-// The rows of W and of x that a work-item (plain form) or a group (local form) handles. `vector` is
-// the number of floats in a register. Eight rows of x and two rows of W need sixteen sums, and
-// devices with wide vectors have enough registers for them.
+// The number of rows of W and of x that a work-item (plain form) or a group (local form) handles.
+// `vector` is the number of floats in a register. Eight rows of x and two rows of W need sixteen
+// sums. Devices with wide vectors have enough registers for sixteen sums.
 struct Tile {
     int rows, tokens;
 };
@@ -74,7 +74,7 @@ void plan_matmul(keel_ctx &ctx, const keel_matmul_args &a, PlanChoice &choice) {
     view_of(ctx.host, a.x, "x");
     view_of(ctx.host, a.out, "out");
     if (!choice.named) return;
-    // a plan for several rows may also serve decode steps
+    // decode steps can also use a plan for several rows
     const bool prefills = a.x->shape[0] != 1;
     linear_kernel(ctx, "matvec", s, ctx.form, tile_of(ctx, true));
     if (prefills) linear_kernel(ctx, "matmul", s, ctx.form, tile_of(ctx, false));

@@ -23,7 +23,7 @@ struct PlanInUse {
     PlanInUse(keel_ctx &, keel_plan *) {}
 };
 inline void set_aside(keel_ctx &ctx, uint64_t bytes) { scratch(ctx, bytes); }
-// does nothing: drivers report errors in the call or when the host waits
+// checks nothing: drivers report errors in the call or when the host waits
 inline void after_op(keel_ctx &ctx) { ctx.timing.op_done(); }
 
 } // namespace keel_opencl

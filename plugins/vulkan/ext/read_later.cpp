@@ -1,5 +1,5 @@
-// Reads of a few bytes while the stream goes on (keel.read_later/1). Also counts submissions and
-// waits that no caller asked for.
+// Reads of a few bytes while the stream continues to run (keel.read_later/1). Also counts
+// submissions and waits that the core did not request.
 #include "vulkan/ops/ops.hpp"
 
 #include <algorithm>
@@ -27,7 +27,7 @@ bool Stream::finish_read(uint64_t number, void *to) {
     });
     if (read == later_.end()) return false;
     const LaterRead found = *read;
-    // A new read may reuse the place before this copy is done, because the new copy is queued after
+    // A new read can reuse the place before this copy is done, because the new copy is queued after
     // this copy.
     *read = {};
     if (to == nullptr) return true;

@@ -16,7 +16,7 @@ void Stream::start(keel_recording &step) {
     const VkCommandBufferInheritanceInfo nothing = {
         VK_STRUCTURE_TYPE_COMMAND_BUFFER_INHERITANCE_INFO};
     VkCommandBufferBeginInfo info = {VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO};
-    // The step may be queued again while it still runs.
+    // The step can be queued again while it still runs.
     info.flags = VK_COMMAND_BUFFER_USAGE_SIMULTANEOUS_USE_BIT;
     info.pInheritanceInfo = &nothing;
     check(vkBeginCommandBuffer(step.commands, &info), "vkBeginCommandBuffer");

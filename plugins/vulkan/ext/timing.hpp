@@ -47,7 +47,7 @@ class Timing {
     uint64_t ops_ = 0;
     uint32_t next_ = 0;  // index of the next pair of queries
     bool begun_ = false; // true: the current op has at least one command
-    // true: the current op gets timestamps; false: there are too many unread ones
+    // true: the current op gets timestamps; false: too many times were not read
     bool timed_ = false;
     std::deque<Op> done_; // timed ops; their query pairs are the last ones before next_
 };

@@ -10,9 +10,9 @@
 #include "math.glsl"
 #include "kv.glsl"
 
-// Returns the index of the partial result of a row. The shape of all of them is [head][part][row of
-// all m * group]. A partial result has the max, the sum, a flag that is not 0 if any slot was seen,
-// and then the sums of values.
+// Returns the index of the partial result of a row. The shape of all partial results is
+// [head][part][row of all m * group]. A partial result has the max, the sum, a flag, and then the
+// sums of values. The flag is not 0 if any slot was seen.
 uint64_t part_at(uint head, uint part, uint row) {
     const uint64_t place =
         (uint64_t(head) * uint64_t(P.n_parts) + uint64_t(part)) * uint64_t(P.m * P.group) +
@@ -24,7 +24,7 @@ uint64_t part_at(uint head, uint part, uint row) {
 uint token_at(uint head, uint row) { return sequence_of(P.kv, head) + row / P.group; }
 uint head_at(uint head, uint row) { return own_head(P.kv, head) * P.group + row % P.group; }
 
-// Stores the log-sum-exp of a row if it is wanted. For scores, also stores max and 1 / sum.
+// Stores the log-sum-exp of a row if the op requests it. For scores, also stores max and 1 / sum.
 void store_facts(uint head, uint row, float largest, float sum) {
     const uint i = token_at(head, row), h = head_at(head, row);
     if (P.lse != 0ul) {
@@ -195,7 +195,7 @@ void main() {
                     if (there && row0 + r < rows &&
                         sees(head, (row0 + r) / P.group, slot, length)) {
                         value = capped(logit[a]);
-                        row_seen[r] = 1u; // several invocations may write the same value 1
+                        row_seen[r] = 1u; // several invocations can write the same value 1
                     }
                     s_tile[r * SLOTS + t] = value;
                 }
@@ -212,8 +212,8 @@ void main() {
             barrier();
             for (uint s = me; s < ROWS * SLOTS; s += GROUP) {
                 const float base = row_max[s / SLOTS];
-                // A slot that a row does not see has logit -inf. If the logits of all seen slots
-                // are -inf too, row_seen says that slots were seen.
+                // If a row does not see a slot, the slot's logit is -inf. The logits of seen slots
+                // can be -inf too. row_seen tells whether the row sees any slot.
                 s_tile[s] = base == -kInf && !is_nan(s_tile[s]) ? 0.0 : exp_(s_tile[s] - base);
             }
             barrier();
@@ -238,7 +238,7 @@ void main() {
                     if (d >= v_dim) continue;
                     const float value = load_value(V_TYPE == 255u ? P.kv.v_type : V_TYPE, from, d);
                     if (!is_finite(value)) {
-                        // A probability of 0 is skipped, because the value may be infinite, and 0 *
+                        // A probability of 0 is skipped, because the value can be infinite, and 0 *
                         // infinity is NaN.
                         [[unroll]] for (uint a = 0; a < R_EACH; ++a) {
                             const float weight = s_tile[(lane + a * R_LANES) % ROWS * SLOTS + t];

@@ -1,6 +1,6 @@
-// Attention scores. Each invocation handles one slot of a KV head. It computes the probabilities of
-// the contributing queries again, with the max and sum that are known now, and reduces them to one
-// number. It can also reduce logits.
+// Attention scores. Each invocation handles one slot of a KV head. The first pass has computed the
+// max and the sum of each row. With these two numbers, the invocation computes the probabilities of
+// the contributing queries again, and reduces them to one number. It can also reduce logits.
 #version 460
 #define PARAMS AttentionParams
 #define PARAMS_IN_MEMORY

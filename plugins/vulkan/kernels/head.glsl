@@ -15,7 +15,7 @@ uint rope_row(Rope rope, int position) {
     return uint(row < 0 ? row + int(rope.rows) : row);
 }
 
-// Rotates the head by row `row` of the tables. With sign -1 it rotates back. Each invocation
+// Rotates the head by row `row` of the tables. If `sign` is -1, it rotates back. Each invocation
 // handles one pair at a time.
 void rotate_head(Rope rope, uint row, float sign) {
     InF32 cos_row = InF32(at4(rope.cos, rope.cos_offset + row * rope.cos_stride));

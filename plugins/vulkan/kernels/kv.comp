@@ -129,8 +129,8 @@ uint64_t column_at(Kv kv, uint part, uint head, uint slot, uint c) {
 const uint AHEAD = 8; // number of slots that are read before they are written
 
 // Each invocation moves one column of a head's rows. If source and target are the same memory, it
-// moves the slots in order. This is safe for two reasons. The indices rise strictly, so a slot is
-// never read after it was overwritten. No other invocation accesses the column.
+// moves the slots in order. This is safe for two reasons. The indices rise strictly, so no slot is
+// read after it was overwritten. And no other invocation accesses the column.
 void main() {
     const uint head = gl_WorkGroupID.y, part = P.side != 0ul ? 2u : gl_WorkGroupID.z % 3u;
     const uint lanes = P.in_place != 0u ? 1u : gl_NumWorkGroups.z / 3u,

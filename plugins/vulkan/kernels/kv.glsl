@@ -1,9 +1,10 @@
 // A cache view: addresses of the rows of keys and values. The host cannot check the values in
-// device memory, so these functions limit them: a length counts as min(max(length, 0), max_length),
-// and a block outside 0..blocks-1 counts as empty (address 0).
+// device memory, so these functions limit them. A length counts as min(max(length, 0), max_length).
+// A block outside 0..blocks-1 counts as empty (address 0).
 
-// For a batch of sequences: the sequence of a head, the head's number within its sequence, and the
-// head's row in block table, lengths and positions. For one sequence: 0, head, head.
+// For a batch of sequences, these functions return the sequence of a head, the head's number within
+// its sequence, and the head's row in block table, lengths and positions. For one sequence they
+// return 0, head and head.
 uint sequence_of(Kv kv, uint head) { return kv.seat_heads == 0u ? 0u : head / kv.seat_heads; }
 uint own_head(Kv kv, uint head) { return kv.seat_heads == 0u ? head : head % kv.seat_heads; }
 uint book_of(Kv kv, uint head) {
@@ -18,7 +19,7 @@ uint kv_length(Kv kv, uint head) {
         clamp(InI32(kv.lengths).v[kv.lengths_offset + book_of(kv, head)], 0, int(kv.max_length)));
 }
 
-// Returns the block of a slot. The result is negative if there is none.
+// Returns the block of a slot. The result is negative if the slot has no block.
 int kv_block(Kv kv, uint head, uint slot) {
     const uint place = slot >> kv.block_shift;
     if (place >= kv.table_blocks) return -1;

@@ -69,7 +69,7 @@ layout(constant_id = 4) const uint X_VEC = 0; // 1: four elements of x can be lo
 // A team is the group of invocations that share rows of W. With subgroup sums it is a subgroup,
 // otherwise the whole workgroup.
 #ifdef KEEL_SUBGROUPS
-// gl_SubgroupSize may be larger than the real number of invocations
+// gl_SubgroupSize can be larger than the real number of invocations
 #define TEAM_SIZE subgroupAdd(1u)
 #define TEAM_LANE gl_SubgroupInvocationID
 #define TEAM_ID (gl_WorkGroupID.x * gl_NumSubgroups + gl_SubgroupID)
@@ -110,8 +110,8 @@ void main() {
         [[unroll]] for (uint r = 0; r < ROWS; ++r)
             sum[r] = 0.0;
         for (uint c = TEAM_LANE; c < chunks; c += team) {
-            // The index in x. A chunk of q4_0 is 8 elements and the 8 elements that are 16 after
-            // them.
+            // The index in x. A chunk of q4_0 has two parts: 8 elements, and the 8 elements that
+            // are 16 places after these.
             const uint at = TYPE == kQ4 ? (c >> 1) * 32u + (c & 1u) * 8u : c * CHUNK;
             vec4 xs[4];
             xs[0] = x4(x, at);

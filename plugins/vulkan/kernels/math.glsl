@@ -1,4 +1,4 @@
-// Functions for which Vulkan guarantees too little precision, or none.
+// Functions for which Vulkan guarantees too little precision, or no precision.
 
 // Returns e^x, accurate to about one ulp. The result for NaN is NaN.
 float exp_(float x) {

@@ -1,6 +1,6 @@
 // Parameters of the kernels. C++ and GLSL both include this file and lay out its structs in the
 // same way: 64-bit members come first, and there are no vectors. Parameters of up to 128 bytes are
-// push constants. Larger ones are stored in memory.
+// push constants. Larger parameters are stored in memory.
 //
 // Most tensors are described by three kinds of numbers:
 // - Address (uint64_t): the address of byte 0 of the tensor's buffer. 0 means that there is no
@@ -48,7 +48,7 @@ struct EmbedParams {
 };
 
 struct NormParams {
-    // weight, bias: addresses of element 0; bias is 0 if there is none
+    // weight, bias: addresses of element 0; bias is 0 if the op has no bias
     uint64_t x, residual, weight, bias, to;
     Rows x_at, residual_at, out_at;
     uint rows, inner, n; // row r has the two indices r / inner and r % inner
@@ -133,7 +133,7 @@ struct GatherParams {
     uint64_t index, count, side; // side: 0 means that the cache itself is moved
     uint index_stride, index_offset, count_offset;
     uint side_stride, side_offset, side_slots;
-    uint in_place; // 1: source and target may share memory, so the slots are moved in order
+    uint in_place; // 1: source and target can share memory, so the slots are moved in order
     uint most;     // number of indices in a list
 };
 

@@ -8,7 +8,7 @@ int round_half_away(float x) {
     return whole + (rest >= 0.5 ? 1 : 0) - (rest <= -0.5 ? 1 : 0);
 }
 
-// Stores a block of 32 floats. The block may have any even address.
+// Stores a block of 32 floats. The block can have any even address.
 void store_block(uint type, uint64_t to, float x[32]) {
     uint largest = 0u, first = 0u;
     for (uint i = 0; i < 32; ++i) {

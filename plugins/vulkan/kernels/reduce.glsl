@@ -1,8 +1,8 @@
-// Sum, maximum and minimum over a workgroup. All invocations must call these functions, and all get
-// the result. With KEEL_SUBGROUPS, values are first reduced over subgroups. The code counts the
-// invocations of a subgroup, because some drivers make subgroups that are smaller than
-// gl_SubgroupSize. Without KEEL_SUBGROUPS, values are reduced in shared memory, and the size of the
-// workgroup is a power of two.
+// Sum, maximum and minimum over a workgroup. All invocations must call these functions, and all
+// invocations get the result. With KEEL_SUBGROUPS, values are first reduced over subgroups. The
+// code counts the invocations of a subgroup, because some drivers make subgroups that are smaller
+// than gl_SubgroupSize. Without KEEL_SUBGROUPS, values are reduced in shared memory, and the size
+// of the workgroup is a power of two.
 #ifdef KEEL_SUBGROUPS
 #extension GL_KHR_shader_subgroup_basic : require
 #extension GL_KHR_shader_subgroup_arithmetic : require

@@ -24,8 +24,8 @@ void main() {
             I32(at_row(P.index, P.index_at, 0, r)).v[0] =
                 best == 0xFFFFFFFFu || n == 0u ? -1 : int(place);
 #elif defined(TOP_K)
-        // The last element that was taken. The other candidates are smaller, or equal and at a
-        // later place.
+        // The last element that was taken. The other candidates are smaller. Or they are equal and
+        // at a later place.
         uint above = 0xFFFFFFFFu, above_at = 0u;
         bool broken = false, all = true;
         if (P.first != 0u) {
@@ -50,8 +50,8 @@ void main() {
                     broken ? 0x7FC00000u : floatBitsToUint(x.v[taken]);
             }
             if (broken || place != taken) continue;
-            // The invocation whose element was taken searches for its next element: an equal one
-            // after `taken`, or else a smaller one.
+            // The invocation whose element was taken searches for its next element. This is an
+            // equal element after `taken`, or if there is none, a smaller element.
             const uint last = key;
             key = 0u, place = 0xFFFFFFFFu;
             for (uint e = me; e < n; e += gl_WorkGroupSize.x) {

@@ -24,7 +24,7 @@ layout(push_constant, std430) uniform Push {
 };
 #endif
 
-// Kernels only read memory of the types In... . They may read and write the other types.
+// Kernels only read memory of the types In... . They can read and write memory of the other types.
 layout(buffer_reference, std430, buffer_reference_align = 4) readonly buffer InF32 { float v[]; };
 layout(buffer_reference, std430, buffer_reference_align = 16) readonly buffer InF32x4 { vec4 v[]; };
 layout(buffer_reference, std430, buffer_reference_align = 4) readonly buffer InU32 { uint v[]; };
@@ -59,7 +59,7 @@ bool is_finite(float x) { return (floatBitsToUint(x) & 0x7F800000u) != 0x7F80000
 float nan() { return uintBitsToFloat(0x7FC00000u); }
 
 // The following functions convert f16 and bf16 to and from the bits of f32. They round to nearest
-// even and handle subnormals. Conversion instructions may flush subnormals to zero.
+// even and handle subnormals. Conversion instructions can flush subnormals to zero.
 uint f32_bits_of_f16(uint h) {
     const uint m = h & 0x7FFFu;
     uint bits = (m << 13) + 0x38000000u;

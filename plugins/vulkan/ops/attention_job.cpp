@@ -105,7 +105,7 @@ void settle_attention(keel_ctx &ctx, const keel_tensor *q, const keel_kv_view *k
     job.stats_bytes = scores != nullptr && !logits ? (all * 8 + 255) / 256 * 256 : 0;
     job.saved_bytes =
         scores != nullptr && output ? all * static_cast<uint64_t>(kv->k->shape[2]) * 4 : 0;
-    // A call with fewer rows may split the slots although a call with all rows does not. In a call
+    // A call with fewer rows can split the slots although a call with all rows does not. In a call
     // with fewer rows, tiles * parts is at most wanted_groups().
     const uint64_t split_rows =
         longest >= 2 * least_slots(ctx) ? uint64_t{wanted_groups(ctx)} * kMostTileRows : 0;

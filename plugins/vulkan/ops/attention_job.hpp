@@ -3,8 +3,8 @@
 // 1. Tiles of query rows loop over the slots with an online softmax. If the cache is long and the
 //    rows are few, the slots are split into parts, and a second dispatch combines the results of
 //    the parts.
-// 2. Only if scores are wanted: for each slot, the probabilities of the contributing queries are
-//    computed again with the known max and sum, and reduced to one number.
+// 2. Only if the op requests scores: for each slot, the probabilities of the contributing queries
+//    are computed again with the known max and sum, and reduced to one number.
 #pragma once
 
 #include "vulkan/ops/kv_access.hpp"
@@ -29,8 +29,8 @@ struct AttentionJob {
 
     uint32_t heads() const { return kv->kv_heads * (seats != nullptr ? seats->n : 1); }
     uint64_t scratch_bytes() const { return parts_bytes + stats_bytes + saved_bytes; }
-    // Scratch memory that is enough for every call with at most this number of queries and this
-    // cache length.
+    // Scratch memory that is enough for every call with at most the planned number of queries and
+    // the planned cache length.
     uint64_t planned_bytes = 0;
 };
 
@@ -46,8 +46,8 @@ void set_window(keel_ctx &ctx, AttentionJob &job, const keel_tensor *q_positions
 // Makes the pipelines of all passes.
 void prepare_attention(keel_ctx &ctx, const AttentionJob &job);
 // Queues all passes. The caller has set the members of job.params that depend on buffers. q_is_lost
-// is true if the op overwrites its queries with the result. Then the queries that the scores need
-// are first copied to scratch memory.
+// is true if the op overwrites its queries with the result. Then this function first copies the
+// queries that the scores need to scratch memory.
 void run_attention_job(keel_ctx &ctx, AttentionJob &job, bool q_is_lost, const char *op);
 
 } // namespace keel_vulkan

@@ -16,7 +16,7 @@ VkPipeline combine_pipeline(keel_ctx &ctx, Combine combine) {
     return ctx.kernels.get(Kernel::elementwise, {kElementGroup, combine});
 }
 
-// add_bias uses the same row for all rows.
+// Returns the second operand. For add_bias, all rows of the result use the same row of it.
 Tensor second(const keel_ctx &ctx, const keel_elementwise_args &a, Combine combine) {
     return combine <= combine_add_bias ? tensor_of(ctx, a.b, "b") : Tensor{};
 }

@@ -72,7 +72,7 @@ void run_kv_gather(keel_ctx &ctx, const keel_kv_gather_args &a) {
     p.index = base_of(a.index), p.index_stride = index.stride[2], p.index_offset = index.offset;
     p.count = base_of(a.count), p.count_offset = tensor_of(ctx, a.count, "count").offset;
     p.most = index.n;
-    // Two views of the same arena may share blocks.
+    // Two views of the same arena can share blocks.
     p.in_place = same_memory(a.from->k, a.to->k) || same_memory(a.from->v, a.to->v) ||
                  same_memory(a.from->positions, a.to->positions);
     if (p.most == 0) return;

@@ -16,8 +16,8 @@ const WeightShape *shape_of(const keel_weight *weight) {
 }
 
 // The device addresses and strides of W, which is a prepared weight or a plain tensor. Only calls
-// that run an op use this struct. op_plan cannot use it, because buffers do not exist yet when ops
-// are planned.
+// that run an op use this struct. op_plan cannot use it, because buffers do not exist when ops are
+// planned.
 struct Placed {
     uint64_t w = 0, scales = 0, w_stride = 0, scales_stride = 0;
 };
@@ -80,7 +80,7 @@ void plan_matmul(keel_ctx &ctx, const keel_matmul_args &a, PlanChoice &choice) {
                static_cast<long long>(w.cols), static_cast<long long>(kLoopCols));
     const bool prepared = a.weight != nullptr;
     if (!choice.named) return; // a call makes only the pipeline that it needs
-    // The plan also serves calls with smaller m, so their pipelines are made too.
+    // The plan is also used for calls with smaller m, so this function also makes their pipelines.
     vec_pipeline(ctx, w.type, prepared, x_by_fours(a));
     if (m > kVecMost) tile_pipeline(ctx, w.type, prepared, 16);
     if (m > 16) many_pipeline(ctx, w.type, prepared, m);

@@ -93,7 +93,7 @@ inline void flatten(Tensor &out, std::initializer_list<Tensor *> others, bool al
 }
 
 // Returns the number of workgroups in one dimension, at most the number that every device supports.
-// Kernels loop over the rest.
+// If more work is left, the kernels loop over it.
 inline uint32_t groups(uint64_t n, uint64_t per_group) {
     const uint64_t count = (n + per_group - 1) / per_group;
     return static_cast<uint32_t>(count < 65535 ? count : 65535);

@@ -23,8 +23,8 @@ bool slots(const keel_keys_args &a, KeysParams &p) {
     return p.begin < p.end;
 }
 
-// Returns the scratch memory of key_sum for the norms of the keys, [heads, max_length]. It is 0 if
-// keys are not normalized.
+// Returns the bytes of key_sum's scratch memory, for the norms of the keys, [heads, max_length].
+// Returns 0 if keys are not normalized.
 uint64_t norm_bytes(const keel_keys_args &a) {
     return has(a, KEEL_KEYS_NORMALIZED)
                ? uint64_t{a.kv->kv_heads} * static_cast<uint64_t>(a.kv->max_length) * 4

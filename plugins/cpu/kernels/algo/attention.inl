@@ -71,7 +71,7 @@ KEEL_SIMD void dots_part(const float *q, int64_t q_stride, const uint8_t *k, int
 // rows.
 constexpr int dots_step = W == 16 ? 4 : 3, mix_step = W == 16 ? 8 : 3;
 
-// Handles the last rows of `rows`, at most R.
+// Handles the last rows of `rows`. There are at most R of them.
 template <class Row, int R, int J>
 KEEL_SIMD void dots_rest(const float *q, int64_t q_stride, int64_t rows, const uint8_t *k,
                          int64_t k_stride, int64_t dim, float *s, int64_t s_stride) {
@@ -108,8 +108,8 @@ void dots(const float *q, int64_t q_stride, int64_t rows, const void *keys, int6
 }
 
 // Computes acc[r][c .. c + P*W) += sum_j p[r][j] * v[j][c ..], for R rows. The conversion of v
-// yields 32 elements at a time, from c on. P vectors of them are used, beginning with vector
-// `first`.
+// yields 32 elements at a time, from c on. P vectors of these elements are used, beginning with
+// vector `first`.
 template <class Row, int R, int P>
 KEEL_SIMD void mix_part(const float *p, int64_t p_stride, const uint8_t *v, int64_t v_stride,
                         int64_t n, int64_t c, int first, float *acc, int64_t acc_stride,
@@ -217,8 +217,8 @@ KEEL_SIMD void gemm_part(const LeftMatrix &a, const float *b, int64_t b_stride, 
     KEEL_UNROLL
     for (int r = 0; r < R; ++r)
         KEEL_UNROLL
-    // The sum of these products is added to the old value at the end. This loses less to rounding
-    // than adding each product to the old value.
+    // The sum of the products above is added to the old value at the end. If each product were
+    // added to the old value, rounding would lose more.
     for (int i = 0; i < P; ++i) {
         float *to = c + r * c_stride + i * W;
         store(to, accumulate ? keel_cpu::KEEL_ISA_NAMESPACE::add(load(to), sum[r][i]) : sum[r][i]);

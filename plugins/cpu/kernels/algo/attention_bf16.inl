@@ -9,8 +9,8 @@
 namespace keel_cpu::KEEL_ISA_NAMESPACE {
 namespace {
 
-// Returns the start of row r of packed x. A row has `depth` columns. From column c on, the row's
-// elements are c / 32 * x_rows * 32 elements after its start.
+// Returns the start of row r of packed x. A row has `depth` columns. The elements of a row are not
+// contiguous: column c is c / 32 * x_rows * 32 + c % 32 elements after the row's start.
 KEEL_SIMD uint16_t *x_row(uint16_t *x, int64_t r, int64_t depth) {
     return x + r / x_rows * x_rows * depth + r % x_rows * 32;
 }
@@ -170,7 +170,7 @@ KEEL_SIMD float largest_of(const float *s, int64_t whole) {
 }
 
 // Called if a logit in a tile exceeds the row's max by too much. Raises the max, rescales the row's
-// sums, and returns the scaling factor. This is rare except at the start of a row.
+// sums, and returns the scaling factor. This happens rarely, except at the start of a row.
 __attribute__((noinline, cold)) float raise_max(const float *s, int64_t whole, int64_t r,
                                                 const SoftmaxState &state, float *lanes) {
     const float none = -__builtin_inff(), old = state.max[r], largest = largest_of(s, whole);
@@ -203,8 +203,8 @@ KEEL_SIMD F exp_row(float *s, int64_t whole, float row_max, uint16_t *p) {
     return sum;
 }
 
-// Multiplies a row's probabilities in the `tiles` tiles before p by `by`. These probabilities have
-// not been multiplied with values yet.
+// Multiplies probabilities of a row by `by`: those in the `tiles` tiles before p, which have not
+// been multiplied with values yet.
 KEEL_SIMD void shrink_row(uint16_t *p, int64_t tiles, int64_t r, float by) {
     for (int64_t tile = 0; tile < tiles; ++tile, p += bf16_rows * kTileSlots)
         for (int64_t c = 0; c < kTileSlots; c += 32) {

@@ -88,9 +88,9 @@ void add_values(const Bf16Walk &t, const uint16_t *p, const uint16_t *values, in
 
 // Products and softmax alternate. The instruction TDPBF16PS uses one of the two ports for 512-bit
 // vectors, so running both at the same time gains nothing. Storing a tile register takes as long as
-// a product. So the sums of values are stored and loaded only once for several tiles of slots. With
-// more than two tiles of slots, the probabilities would leave the L1 cache before they are
-// multiplied with values.
+// a product. So the sums of values are stored and loaded only once for several tiles of slots. If
+// more than two tiles of slots are processed together, the probabilities leave the L1 cache before
+// they are multiplied with values.
 void walk(const Bf16Walk &t) {
     const int64_t depth = bf16_padded(t.head_dim);
     for (int64_t from = 0; from < t.tiles; from += bf16_walk_tiles) {

@@ -3,7 +3,7 @@
 #include "cpu/kernels/isa/bf16_pairs.hpp"
 
 namespace keel_cpu::avx512bf16 {
-// With two panels this gives 24 independent sums. The other registers hold operands.
+// With two panels, twelve rows give 24 independent sums. The other registers hold operands.
 constexpr int64_t x_rows = 12;
 } // namespace keel_cpu::avx512bf16
 
@@ -76,8 +76,9 @@ void multiply(const Bf16Product &t) {
 void nothing_to_begin(int64_t) {}
 void nothing_to_end() {}
 
-// ---- few rows: each pair of elements of a key is multiplied with all queries, so keys need not be
-// transposed ----
+// ---- few rows ----
+//
+// Each pair of elements of a key is multiplied with all queries. So keys need not be transposed.
 //
 // A vector of packed queries holds U pairs of each of 16 / U queries: lane l is pair l % U of query
 // l / U.

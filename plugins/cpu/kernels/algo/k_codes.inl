@@ -5,11 +5,11 @@
 
 namespace keel_cpu::KEEL_ISA_NAMESPACE {
 
-// The factors that turn the integers of a block into values, for each lane.
+// The factors that turn the integers of a block into weights. Each lane is a row of W.
 struct KScales {
     float scale[16][R]; // factors of chunks of 32 columns; for q6_k, of half chunks
-    // For q4_k and q5_k: the offset of each value of a chunk, times 1/8. It is stored this way
-    // because ActBlock::shift is 8 times the sum of the activations.
+    // For q4_k and q5_k: 1/8 of the offset of each value of a chunk. The factor is 1/8 because
+    // ActBlock::shift is 8 times the sum of the activations.
     float least[8][R];
 };
 

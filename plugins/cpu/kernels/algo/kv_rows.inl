@@ -165,7 +165,7 @@ void rms_norm_head(const float *x, const float *weight, float eps, int64_t n, fl
 float norm2_row(const float *x, int64_t n) {
     const float sum = sum_of_squares(x, n);
     if (sum < 1e30f && sum > 1e-30f) return sqrtf(sum);
-    double exact = 0; // f32 cannot hold these squares, so they are summed in f64
+    double exact = 0; // f32 cannot hold the squares, so they are summed in f64
     for (int64_t i = 0; i < n; ++i)
         exact += static_cast<double>(x[i]) * static_cast<double>(x[i]);
     return static_cast<float>(__builtin_sqrt(exact));

@@ -1,7 +1,7 @@
 // bf16 products with AMX: two by two tiles of 16 x 16 sums. An instruction multiplies 16 rows of x
-// by 16 rows of W over 32 columns. Weights of 4 and 8 bits are unpacked to bf16 too, for this
-// reason: an instruction for 8-bit integers multiplies 64 columns, but the scales of these weights
-// change every 32 columns. So integer sums would have to leave the tiles for scaling after every
+// by 16 rows of W over 32 columns. Weights of 4 and 8 bits are also unpacked to bf16. An
+// instruction for 8-bit integers would multiply 64 columns. But the scales of these weights change
+// every 32 columns, so integer sums would have to leave the tiles for scaling after every
 // instruction. This costs more than the faster products save.
 //
 // The speed depends on the caches that hold the operands (docs/explain/amx.md). Two rows of blocks
@@ -34,9 +34,9 @@ struct Depth {
     const uint16_t *panels;
 };
 
-// At most 32 rows of x, and the rows that are multiplied after them. The later rows are prefetched
-// a few cache lines at a time, during the products. Prefetching more lines at once would take the
-// cache's line buffers that the loads of unpacked weights need.
+// At most 32 rows of x, and the rows that are multiplied after them. During the products, the later
+// rows are prefetched, a few cache lines at a time. Prefetching more lines at once would take the
+// cache's line buffers, which the loads of unpacked weights need.
 struct Rows {
     int64_t m, count;
     const uint16_t *x0, *x1; // two blocks of x, 16 rows each
@@ -74,7 +74,7 @@ KEEL_SIMD void multiply_tiles(const Rows &rows, int64_t tiles, const uint16_t *w
 
 // Writes two by two tiles of complete sums to `out`. A sum is computed in parts, one for each range
 // of `depth` columns. `added` is the last part. `waiting` is the sum of all earlier parts, or NULL
-// if there are none.
+// if there are no earlier parts.
 static void write_out(const MatmulTask &t, const Rows &rows, int64_t n, int64_t columns,
                       const float *waiting, const float *added) {
     for (int64_t r = 0; r < rows.count; ++r)

@@ -3,12 +3,13 @@
 #include "cpu/kernels/isa/bf16_pairs.hpp"
 
 namespace keel_cpu::avx512bf16 {
-// With two vectors of rows of W, this gives 24 independent sums and leaves 3 registers for
+// With two vectors of rows of W, twelve rows give 24 independent sums. Three registers are left for
 // operands.
 constexpr int64_t x_rows = 12;
-// This number is small, so that the last tasks of an op end at about the same time.
+// A small number, so that the last tasks of an op end at about the same time.
 constexpr int64_t block_rows = 64;
-constexpr int64_t depth = 1024; // large, because each range of columns reads and writes `out` once
+// a large number, because each range of columns reads and writes `out` once
+constexpr int64_t depth = 1024;
 } // namespace keel_cpu::avx512bf16
 
 #if defined(__clang__)

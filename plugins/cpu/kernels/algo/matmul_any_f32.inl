@@ -1,6 +1,6 @@
 // The f32 matrix product for many rows of x. A panel of W is unpacked once and multiplied with all
-// rows of x. The sums of one tile of `out` stay in registers. Columns are processed in ranges, so
-// that the panel stays in the L1 cache and the range of x stays in the L2 cache.
+// rows of x. The sums of one tile of `out` stay in registers. Columns are processed in ranges. So
+// the panel stays in the L1 cache, and the range of x stays in the L2 cache.
 namespace keel_cpu::KEEL_ISA_NAMESPACE {
 
 // tile_rows times panel_vectors sums fill the registers.
@@ -60,7 +60,7 @@ static void tile(const MatmulTask &t, int64_t n0, int64_t count, int64_t m0, int
     }
 }
 
-// Handles the last rows of x, if fewer than tile_rows remain.
+// Handles the last rows of x, of which there are fewer than tile_rows.
 template <int M>
 static void tile_rest(const MatmulTask &t, int64_t rest, int64_t n0, int64_t count, int64_t m0,
                       int64_t k0, int64_t k, const float *panel) {

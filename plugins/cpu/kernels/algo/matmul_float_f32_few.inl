@@ -5,7 +5,7 @@ namespace keel_cpu::KEEL_ISA_NAMESPACE {
 template <WeightType T>
 constexpr int64_t element_bytes = T == WeightType::f32 ? 4 : 2;
 
-// A row in a file may have any address, so loads must not assume alignment.
+// A row in a file can have any address, so loads must not assume alignment.
 template <WeightType T>
 KEEL_SIMD F load_weights(const uint8_t *p) {
     if constexpr (W == 1) {
@@ -40,7 +40,7 @@ KEEL_SIMD float one_weight(const uint8_t *p) {
     }
 }
 
-// x is f32. It is f16 if an f32 row would not fit the L1 cache.
+// x is f32, or f16 if an f32 row would not fit the L1 cache.
 KEEL_SIMD F load_x(const float *x) {
     return load(x);
 }
@@ -107,8 +107,8 @@ KEEL_SIMD void dot_row(const MatmulTask &t, const uint8_t *w, const X *const *x,
 // Returns the number of rows of W that are multiplied together with M rows of x, so that x is read
 // fewer times. The registers have room for the sums of this many rows. The number is 1 for up to
 // two rows of x, because two rows fit the L1 cache. All numbers divide dot_unit. So only the last
-// rows of the matrix can be left over and summed in another order, whatever the number of threads
-// is. On ARM64 the numbers were not measured.
+// rows of the matrix can be left over and summed in another order. This does not depend on the
+// number of threads. On ARM64 the numbers were not measured.
 template <int M>
 #if defined(KEEL_ARM_LEVEL)
 constexpr int rows_together = 1;
@@ -217,8 +217,8 @@ static void dot_rows(const MatmulTask &t, int64_t n0, int64_t n1, int64_t m0) {
         }
 #endif
     // If the rows of W alternate between two sources (gate and up), one source is processed after
-    // the other. If they were processed alternately, each row would be a separate stream. This cost
-    // 16-bit weights up to half of the memory's speed.
+    // the other. If both were processed together, each row would be a separate stream. This would
+    // cost 16-bit weights up to half of the memory's speed.
     const int64_t sources = t.w.alternate != 0 ? t.w.n_sources : 1;
     for (int64_t source = 0; source < sources; ++source)
         for (int64_t i = n + source; i < n1; i += sources) {

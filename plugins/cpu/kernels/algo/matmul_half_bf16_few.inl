@@ -1,7 +1,7 @@
 // Products of row-major 16-bit weights with a few rows of x, for example one row for each of
 // several sequences in a decode step. Several rows of W at a time are multiplied directly from the
-// file's mapping, so that both W and x are read few times. Unpacking W into panels would take
-// longer than the products. This file needs matmul_any_bf16.inl.
+// file's mapping. So both W and x are read few times. Unpacking W into panels would take longer
+// than the products. This file needs matmul_any_bf16.inl.
 namespace keel_cpu::KEEL_ISA_NAMESPACE {
 
 constexpr int64_t few_rows = 12; // with more rows of x, unpacking W into panels is faster
@@ -44,7 +44,7 @@ static void multiply_few(const MatmulTask &t, const uint16_t *x, int64_t x_step,
     };
     const int64_t whole = t.w.cols / 32 * 32, left = t.w.cols - whole;
     for (int64_t k = 0; k < whole; k += 32, x += x_step) {
-        // when later rows of x are multiplied, these rows of W are in the cache
+        // these rows of W are in the cache when the later rows of x are multiplied
         if (t.prefetch_rows && m0 == 0) {
             const int64_t ahead = ahead_in_rows<N>(2 * k, 2 * t.w.cols);
             KEEL_WHOLE

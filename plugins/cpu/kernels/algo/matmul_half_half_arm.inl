@@ -1,5 +1,5 @@
 // Products of 16-bit weights with activations that are rounded to 16 bits. The sums are f32. For
-// few rows of x, f16 is multiplied with f16 (fp16) and bf16 with bf16 (i8mm), and each row of W is
+// few rows of x, f16 is multiplied with f16 (fp16) and bf16 with bf16 (i8mm). Each row of W is then
 // read once, directly from the file's mapping. For many rows of x, the kernels multiply tiles of
 // bf16 matrices (i8mm), and f16 weights are rounded to bf16.
 namespace keel_cpu::KEEL_ISA_NAMESPACE {
@@ -19,8 +19,8 @@ constexpr auto matmul_half_half_many = nullptr;
 
 #else
 
-// 0, because one instruction computes twice as many products as in f32. So these kernels are faster
-// for rows of any length.
+// 0, so these kernels are used for rows of any length. One instruction computes twice as many
+// products as in f32, so they are always faster.
 constexpr int64_t half_few_cols = 0;
 constexpr uint32_t half_few_types =
     type_bit(WeightType::f16) | (KEEL_ARM_LEVEL >= KEEL_ARM_I8MM ? type_bit(WeightType::bf16) : 0);
@@ -142,7 +142,7 @@ constexpr uint32_t half_many_types = type_bit(WeightType::f16) | type_bit(Weight
 // columns packed at a time; eight rows of W with this many columns stay in the L1 cache
 constexpr int64_t half_k = 512;
 
-// Loads eight weights of a row as bf16. At the end of a row there may be fewer weights; zeros
+// Loads eight weights of a row as bf16. If fewer weights are left at the end of the row, zeros
 // follow them.
 template <WeightType T>
 KEEL_SIMD uint16x8_t eight_bf16(const uint8_t *p, int64_t n) {

@@ -28,7 +28,7 @@ KEEL_SIMD void add_codes(const uint8_t *nibbles, const I *upper, const ActBlock 
 }
 
 #if defined(KEEL_NARROW_DOTS)
-// Number of words whose products can be summed in 16 bits. 2 * words * (largest code) * 127 must be
+// Number of words whose products can be summed in 16 bits: 2 * words * (largest code) * 127 must be
 // less than 2^15.
 template <WeightType T>
 constexpr int k_run = T == WeightType::q4_k   ? 8

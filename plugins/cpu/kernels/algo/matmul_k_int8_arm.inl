@@ -14,7 +14,7 @@ constexpr int64_t k_panel_rows = 64; // most rows of x for which a panel is unpa
 constexpr int64_t k_panel_from = 4;
 
 // One unpacked block of a group. codes: the registers hold the row pairs 0 1, 2 3, 4 5 and 6 7. The
-// factors are KScales::scale. For q4_k and q5_k there are eight of them, followed by
+// factors are KScales::scale. For q4_k and q5_k there are eight factors, followed by
 // KScales::least. The factor of each row is stored twice, for two rows of x.
 struct KPairs {
     float32x4_t factors[16][4];

@@ -5,7 +5,8 @@
 
 namespace keel_cpu::KEEL_ISA_NAMESPACE {
 
-// Adds bias and old values to the finished sums of a group, and writes `count` of them to `out`.
+// Adds bias and old values to the finished sums of a group, and writes `count` of the results to
+// `out`.
 KEEL_SIMD void finish_group(const float *sums, const float *bias, bool accumulate, float *out,
                             int64_t count) {
     for (int64_t i = 0; i < count; ++i) {
@@ -29,8 +30,8 @@ namespace keel_cpu::KEEL_ISA_NAMESPACE {
 
 #if defined(KEEL_INT8_DOT4)
 
-// Largest number of rows of x that are multiplied together. Weights are unpacked once for all of
-// them, and the registers have room for their sums.
+// Largest number of rows of x that are multiplied together. Weights are unpacked once for all these
+// rows, and the registers have room for their sums.
 constexpr int rows_at_once = 8;
 
 // Multiplies 32 columns of R rows of q4_0 with M <= 8 rows of x. If M is small, each row of x has
@@ -62,7 +63,7 @@ KEEL_SIMD void block_q4(const uint8_t *bytes, const ActBlock *const *q, I *dot) 
 }
 
 // Multiplies 32 columns of R rows of q8_0 with M rows of x. The weights are converted to unsigned
-// bytes, which are 128 larger. So the sum is too large by 16 times ActBlock::shift, which is
+// bytes, which are 128 larger. So the sum is too large by 16 times ActBlock::shift. This number is
 // subtracted.
 template <int M>
 KEEL_SIMD void block_q8(const uint8_t *bytes, const ActBlock *const *q, I *dot) {
@@ -166,7 +167,7 @@ KEEL_SIMD void q4_q8_rows(const MatmulTask &t, int64_t g, int64_t m0) {
         q4_q8_group<M, Q4>(t, g, m0);
 }
 
-// Handles the last rows of x, fewer than rows_at_once.
+// Handles the last rows of x, of which there are fewer than rows_at_once.
 template <int M, bool Q4>
 static void q4_q8_rest(const MatmulTask &t, int64_t g, int64_t m0, int64_t rows) {
     if constexpr (M > 0) {

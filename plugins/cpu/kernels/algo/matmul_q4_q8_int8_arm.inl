@@ -1,7 +1,8 @@
 // Sums of a block of interleaved weights on ARM64, for matmul_q4_q8_int8.inl. A register holds four
 // bytes of each of four rows of W. With the dotprod instructions, each lane of a sum is a row of W,
 // and the four activations are one lane of the other operand. The matrix instructions of i8mm take
-// eight bytes of two rows. These are made from two pieces of the same layout with zip instructions.
+// eight bytes of two rows. Zip instructions make these operands from two pieces of the layout
+// above.
 namespace keel_cpu::KEEL_ISA_NAMESPACE {
 
 // Piece P of a block: 4 columns of rows 0..3 (a) and of rows 4..7 (b).

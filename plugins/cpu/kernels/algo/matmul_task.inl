@@ -23,8 +23,8 @@ KEEL_SIMD void prefetch_ahead(const MatmulTask &t, const uint8_t *p, int64_t byt
 
 // Returns the offset to prefetch while N neighbouring rows of W are read together, each at byte
 // `at`. The distance in bytes over all N rows is the same as for a single stream. If the offset is
-// beyond the end of a row, it is in the row that is N rows further on. If the rows of two sources
-// alternate, it is even further on.
+// beyond the end of a row, it is in the row that comes N rows later. If the rows of two sources
+// alternate, it is in an even later row.
 template <int N>
 KEEL_SIMD int64_t ahead_in_rows(int64_t at, int64_t row_bytes) {
     const int64_t to = at + prefetch_bytes / N;

@@ -68,7 +68,7 @@ static void pack_group(const MatmulTask &t, int64_t g, int64_t k0, int64_t k, ui
     }
 }
 
-// Row-major weights are read as 16 streams. They are not prefetched by software.
+// Packs a panel. Row-major weights are read as 16 streams, without software prefetch.
 static void pack_panel(const MatmulTask &t, int64_t n, int64_t count, int64_t k0, int64_t k,
                        uint16_t *out) {
     switch (t.w.type) {

@@ -3,7 +3,7 @@ namespace keel_cpu::KEEL_ISA_NAMESPACE {
 
 // Returns a power of two that scales the largest magnitude of x to between 2^14 and 2^15. f16 can
 // hold this magnitude, and values that are up to 2^28 times smaller keep all their bits. Products
-// may be large, because the sums are f32. With any scale, a NaN stays a NaN and an infinity stays
+// can be large, because the sums are f32. With any scale, a NaN stays a NaN and an infinity stays
 // an infinity.
 KEEL_SIMD float scale_for_f16(const float *x, int64_t n) {
     F largest = zero();

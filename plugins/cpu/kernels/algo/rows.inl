@@ -1,9 +1,9 @@
 // Kernels for norms, activation functions, elementwise ops and rows. Each call processes one
-// contiguous row. `out` may be one of the inputs.
+// contiguous row. `out` can be one of the inputs.
 namespace keel_cpu::KEEL_ISA_NAMESPACE {
 
-// Calls f(i, n) for each vector of n = W elements, then once for the remaining elements, if there
-// are any.
+// Calls f(i, n) for each vector of n = W elements. If there are remaining elements, calls f once
+// more for them.
 template <class Fn>
 KEEL_SIMD void each_vector(int64_t n, Fn &&f) {
     int64_t i = 0;
@@ -21,13 +21,13 @@ KEEL_SIMD void store_part(float *p, F x, int64_t n) {
         store_n(p, x, n);
 }
 
-// Returns 1 / sqrt(x). It is computed in f64 for accuracy; it is needed only a few times per row.
+// Returns 1 / sqrt(x), computed in f64 for accuracy. This is needed only a few times per row.
 KEEL_SIMD float inverse_root(double x) {
     return static_cast<float>(1.0 / __builtin_sqrt(x));
 }
 
 // Returns the sum of squares. Short pieces are summed in f32, and the sums of the pieces in f64. If
-// the squares exceed the range of f32, all are summed in f64.
+// the squares exceed the range of f32, all of them are summed in f64.
 static double sum_of_squares(const float *x, int64_t n) {
     constexpr int64_t piece = 64 * W;
     double total = 0;
@@ -111,8 +111,9 @@ KEEL_SIMD F gelu_erf(F g) {
     return sub(max(g, zero()), mul(abs(g), half_tail));
 }
 
-// If `pairs` is true, gate and up alternate in memory, and this function reads every second float.
-// Vector shuffles would not be faster, because memory access limits the speed.
+// Computes out = activation(gate) * up. If `pairs` is true, gate and up alternate in memory, and
+// this function reads every second float. Vector shuffles would not be faster, because memory
+// access limits the speed.
 template <class Fn>
 KEEL_SIMD void gated(const float *gate, const float *up, int64_t n, bool pairs, float *out,
                      Fn &&f) {

@@ -125,8 +125,9 @@ static void unpack_squares(const uint8_t *const *rows, int64_t k0, int64_t n, fl
         unpack_floats<T>(rows[r], k0 + i, n - i, panel + i * panel_rows + r, panel_rows);
 }
 
-// Converts columns k0 .. k0 + n - 1 of rows n0 .. n0 + count - 1 of W to a panel. If W has no more
-// rows, the panel's other columns repeat another row; their products are not used.
+// Converts columns k0 .. k0 + n - 1 of rows n0 .. n0 + count - 1 of W to a panel. If W has fewer
+// rows than the panel, the remaining columns of the panel repeat another row. Products with these
+// columns are not used.
 static void unpack_panel(const WeightView &w, int64_t n0, int64_t count, int64_t k0, int64_t n,
                          float *panel) {
     if (w.layout == Layout::interleaved) {

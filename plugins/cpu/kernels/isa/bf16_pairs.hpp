@@ -44,7 +44,7 @@ KEEL_SIMD void finish_passing() {}
 #else
 
 // store_passing() stores sixteen floats to memory without filling the caches. The address is a
-// multiple of 64. finish_passing() must be called before another thread reads the floats.
+// multiple of 64. Call finish_passing() before another thread reads the floats.
 KEEL_SIMD void store_passing(float *p, F x) { _mm512_stream_ps(p, x); }
 KEEL_SIMD void finish_passing() { _mm_sfence(); }
 

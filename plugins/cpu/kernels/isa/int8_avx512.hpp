@@ -28,9 +28,9 @@ KEEL_SIMD I dot4_signed(I sum, I w, I w_abs, I a) {
     return _mm512_add_epi32(sum, pairs16(_mm512_maddubs_epi16(w_abs, turned)));
 }
 #if defined(KEEL_CPU_VNNI)
-#define KEEL_INT8_DOT4 // says that this instruction set defines dot4
-// For each 32-bit lane: sum + four products of bytes. The bytes of u are unsigned, those of s are
-// signed.
+#define KEEL_INT8_DOT4 // this macro shows that the instruction set defines dot4
+// For each 32-bit lane: sum + four products of bytes. The bytes of u are unsigned, and the bytes of
+// s are signed.
 KEEL_SIMD I dot4(I sum, I u, I s) { return _mm512_dpbusd_epi32(sum, u, s); }
 KEEL_SIMD I flip_signs(I x) { // turns signed bytes into unsigned bytes that are 128 larger
     return _mm512_xor_si512(x, _mm512_set1_epi8(-128));

@@ -44,8 +44,8 @@ KEEL_SIMD I high_nibbles(I x) {
     return x;
 }
 KEEL_SIMD I abs8(I x) { return x; } // dot4_signed does not need magnitudes in this set
-// Adds all four products of a lane to `sum`. The other sets need 16-bit intermediate results; this
-// set does not.
+// Adds all four products of a lane to `sum`. In the other sets, intermediate results have 16 bits.
+// In this set they do not.
 KEEL_SIMD I dot2(I sum, I u, I s) {
     KEEL_LANES for (int b = 0; b < 4; ++b) sum.lane[i] +=
         byte_of(u.lane[i], b) * signed_byte_of(s.lane[i], b);

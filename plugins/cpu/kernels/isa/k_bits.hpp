@@ -26,7 +26,7 @@ KEEL_SIMD I add_lanes(I x, I y) {
     return x;
 }
 KEEL_SIMD I dot_bytes(I sum, I u, I s) {
-    // For each lane: sum + four products of bytes. The bytes of u are 0 to 63, those of s are
+    // For each lane: sum + four products of bytes. The bytes of u are 0 to 63. The bytes of s are
     // signed.
     return dot2(sum, u, s);
 }

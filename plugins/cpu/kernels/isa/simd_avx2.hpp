@@ -7,7 +7,7 @@
 #include <string.h>
 
 #define KEEL_SIMD static inline __attribute__((always_inline, unused))
-#define KEEL_UNROLL // simd_neon.hpp says where this is used
+#define KEEL_UNROLL // simd_neon.hpp describes the use of this macro
 #define KEEL_ISA_NAMESPACE avx2
 
 namespace keel_cpu::avx2 {
@@ -123,8 +123,8 @@ KEEL_SIMD void transpose8(const float *src, int64_t src_stride, float *dst, int6
     }
 }
 KEEL_SIMD void prefetch(const void *p) { _mm_prefetch(static_cast<const char *>(p), _MM_HINT_T0); }
-// Prefetches to the L2 cache, for data that is needed later. A prefetch to L2 does not delay the
-// loads that miss the L1 cache.
+// Prefetches data that is needed later to the L2 cache. A prefetch to L2 does not delay the loads
+// that miss the L1 cache.
 KEEL_SIMD void prefetch_far(const void *p) {
     _mm_prefetch(static_cast<const char *>(p), _MM_HINT_T1);
 }

@@ -12,7 +12,7 @@
 #include <string.h>
 
 #define KEEL_SIMD static inline __attribute__((always_inline, unused))
-#define KEEL_UNROLL // simd_neon.hpp says where this is used
+#define KEEL_UNROLL // simd_neon.hpp describes the use of this macro
 // A kernel file for an instruction set above AVX-512 defines one of these macros, because its
 // products differ.
 #if defined(KEEL_CPU_VNNI)
@@ -125,7 +125,7 @@ KEEL_SIMD void reduce_add4(float *out, F a, F b, F c, F d) {
     _mm_storeu_ps(out, _mm_add_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps(x, 1)));
 }
 #if !defined(KEEL_CPU_EMULATED_AVX512)
-#define KEEL_REDUCE_ADD_4X4 // says that this instruction set defines reduce_add4x4
+#define KEEL_REDUCE_ADD_4X4 // this macro shows that the instruction set defines reduce_add4x4
 // Sets out[r * stride + j] to the sum of the lanes of x[r][j]. Two vectors are reduced together:
 // their halves are added, then their quarters, and so on.
 KEEL_SIMD void reduce_add4x4(float *out, int64_t stride, const F (*x)[4]) {
@@ -168,8 +168,8 @@ KEEL_SIMD void transpose8(const float *src, int64_t src_stride, float *dst, int6
     }
 }
 KEEL_SIMD void prefetch(const void *p) { _mm_prefetch(static_cast<const char *>(p), _MM_HINT_T0); }
-// Prefetches to the L2 cache, for data that is needed later. A prefetch to L2 does not delay the
-// loads that miss the L1 cache.
+// Prefetches data that is needed later to the L2 cache. A prefetch to L2 does not delay the loads
+// that miss the L1 cache.
 KEEL_SIMD void prefetch_far(const void *p) {
     _mm_prefetch(static_cast<const char *>(p), _MM_HINT_T1);
 }

@@ -1,6 +1,6 @@
-// AVX-512 intrinsics made of narrower instructions, for tests on machines without AVX-512. Most
-// come from SIMDe; this file adds functions that SIMDe 0.7.4 lacks. The shipped plugin does not use
-// this file.
+// AVX-512 intrinsics made of narrower instructions, for tests on machines without AVX-512. Most of
+// them come from SIMDe. This file adds functions that SIMDe 0.7.4 does not have. The shipped plugin
+// does not use this file.
 #pragma once
 
 #define SIMDE_ENABLE_NATIVE_ALIASES

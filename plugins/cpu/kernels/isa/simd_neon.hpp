@@ -176,8 +176,8 @@ KEEL_SIMD void transpose8(const float *src, int64_t src_stride, float *dst, int6
     store_turned(rows, dst, dst_stride);
 }
 KEEL_SIMD void prefetch(const void *p) { __builtin_prefetch(p); }
-// Prefetches to the L2 cache, for data that is needed later. A prefetch to L2 does not delay the
-// loads that miss the L1 cache.
+// Prefetches data that is needed later to the L2 cache. A prefetch to L2 does not delay the loads
+// that miss the L1 cache.
 KEEL_SIMD void prefetch_far(const void *p) { __builtin_prefetch(p, 0, 2); }
 
 // Returns e^x with the algorithm and the accuracy of simd_avx2.hpp. The fmax and fmin used here

@@ -13,7 +13,7 @@
 // always_inline, compilers needed minutes for this file, because they inlined every loop over the
 // lanes of the type I.
 #define KEEL_SIMD static inline __attribute__((unused))
-#define KEEL_UNROLL // simd_neon.hpp says where this is used
+#define KEEL_UNROLL // simd_neon.hpp describes the use of this macro
 #define KEEL_ISA_NAMESPACE scalar
 
 namespace keel_cpu::scalar {
@@ -36,7 +36,7 @@ KEEL_SIMD F add(F a, F b) { return a + b; }
 KEEL_SIMD F sub(F a, F b) { return a - b; }
 KEEL_SIMD F mul(F a, F b) { return a * b; }
 KEEL_SIMD F div(F a, F b) { return a / b; }
-KEEL_SIMD F fma(F a, F b, F c) { return a * b + c; } // a * b + c; the other sets round only once
+KEEL_SIMD F fma(F a, F b, F c) { return a * b + c; } // the other sets round only once
 KEEL_SIMD F max(F a, F b) { return a > b ? a : b; }  // b if one operand is NaN
 KEEL_SIMD F min(F a, F b) { return a < b ? a : b; }  // b if one operand is NaN
 KEEL_SIMD F abs(F a) { return fabsf(a); }
@@ -116,8 +116,8 @@ KEEL_SIMD void transpose8(const float *src, int64_t src_stride, float *dst, int6
         for (int c = 0; c < 8; ++c) dst[c * dst_stride + r] = src[r * src_stride + c];
 }
 KEEL_SIMD void prefetch(const void *p) { __builtin_prefetch(p); }
-// Prefetches to the L2 cache, for data that is needed later. A prefetch to L2 does not delay the
-// loads that miss the L1 cache.
+// Prefetches data that is needed later to the L2 cache. A prefetch to L2 does not delay the loads
+// that miss the L1 cache.
 KEEL_SIMD void prefetch_far(const void *p) { __builtin_prefetch(p, 0, 2); }
 
 KEEL_SIMD F exp(F x) { return expf(x); }

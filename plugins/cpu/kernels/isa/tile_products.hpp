@@ -34,9 +34,10 @@ static inline void configure_products(int64_t rows_0, int64_t rows_1) {
             KEEL_TILE_ZERO(tile);                                                                  \
     } while (false)
 
-// Multiplies M blocks of x with N panels, over n times 32 columns, and adds the products to the
-// sums in the tiles. Passing is true if the panels come from the L2 cache and x should stay in the
-// L1 cache. meanwhile(i) is called during the products of columns 32 i .. 32 i + 31.
+// Multiplies M blocks of x with N panels and adds the products to the sums in the tiles. The
+// products use 32 * n columns. Set `Passing` to true if the panels come from the L2 cache and x
+// should stay in the L1 cache. The function calls meanwhile(i) for each i < n, during the products
+// of columns 32 i to 32 i + 31.
 template <int M, int N, bool Passing, class Meanwhile>
 KEEL_SIMD void add_tile_products(const uint16_t *x0, const uint16_t *x1, const uint16_t *w0,
                                  const uint16_t *w1, int64_t n, const Meanwhile &meanwhile) {

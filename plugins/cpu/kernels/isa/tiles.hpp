@@ -21,8 +21,9 @@
 #include <immintrin.h>
 #define KEEL_TILE_ZERO(t) _tile_zero(t)
 #define KEEL_TILE_LOAD(t, p, stride) _tile_loadd(t, p, stride)
-// Loads a tile with data that is used once, so that it does not evict data from the L1 cache that
-// is used again. Loading from the L2 cache is a quarter faster this way.
+// Loads a tile with data that is used only once. So this data does not evict other data, which is
+// used again, from the L1 cache. With this instruction, loading from the L2 cache is a quarter
+// faster.
 #define KEEL_TILE_LOAD_PASSING(t, p, stride) _tile_stream_loadd(t, p, stride)
 #define KEEL_TILE_STORE(t, p, stride) _tile_stored(t, p, stride)
 #define KEEL_TILE_DOT_BF16(c, a, b) _tile_dpbf16ps(c, a, b) // c += a * b; b holds pairs of rows
@@ -46,7 +47,7 @@ static inline void tiles_configure(const TileConfig &config) {
 #if defined(KEEL_CPU_EMULATED_AVX512)
     tiles_emulated::configure(&config);
 #else
-    // Without this line, GCC 12 may remove the stores to `config`.
+    // Without this line, GCC 12 can remove the stores to `config`.
     __asm__ volatile("" ::"r"(&config) : "memory");
     _tile_loadconfig(&config);
 #endif

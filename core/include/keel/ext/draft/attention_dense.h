@@ -26,8 +26,8 @@
  *     w[j] = p[j] * keep[b, h, i, j] / (1 - dropout)  with KEEL_DENSE_DROPOUT; keep is 0 or 1
  *     out[b, i, h] = sum_j w[j] * v[b, j, h]
  *
- * The sums are over the keys that the query SEES. A key is hidden from a query if
- * KEEL_DENSE_CAUSAL or KEEL_DENSE_WINDOW hides the key, if the pair's `mask` is 0, or if the pair's
+ * The sums are over the keys that the query SEES. A key is hidden from a query in three cases.
+ * KEEL_DENSE_CAUSAL or KEEL_DENSE_WINDOW hides the key, or the pair's `mask` is 0, or the pair's
  * `bias` is -infinity. A hidden key adds nothing, even if q, k, v or gradients contain NaN.
  *
  * POSITIONS. Key j has position j. Query i has position i + keys - rows. So the last query has the
@@ -93,8 +93,7 @@
  * arXiv 2307.08691. Salmon, Moraes, Dror, Shaw: Parallel random numbers: as easy as 1, 2, 3 (SC
  * 2011), for Philox.
  *
- * Every declaration in this header has existed since the first version of the extension. The tag
- * [ctx] is explained in abi.h, THREAD TAGS. */
+ * Every declaration in this header has existed since the first version of the extension. */
 #ifndef KEEL_EXT_ATTENTION_DENSE_H
 #define KEEL_EXT_ATTENTION_DENSE_H
 
@@ -151,7 +150,7 @@ typedef struct keel_dense_attention {
      * KEEL_DENSE_SINK, else NULL. -infinity means: no sink. */
     const keel_tensor *sink;
     /* Added to the logits: f32, f16 or bf16 [batch, heads, rows, keys]. Each of the first three
-     * sizes may also be 1. If a size is 1, all batches, heads or rows use the same values. With
+     * sizes may also be 1. Then all batches, heads or rows use the same values. With
      * KEEL_DENSE_BIAS, else NULL. */
     const keel_tensor *bias;
     /* 0: the query does not see the key. Other values: the mask does not hide the key. u8, with the
@@ -191,39 +190,44 @@ typedef struct keel_dense_outputs {
  * the call. */
 typedef struct keel_dense_gradients {
     keel_header h;
-    /* Inputs: `out` and `lse` as forward wrote them. */
+    /* Inputs: `out` and `lse`, as forward wrote them. */
     const keel_tensor *out, *lse;
-    /* Input: gradient of `out`: f32, f16 or bf16, the shape of `out`. */
+    /* Input: the gradient of the loss with respect to `out`. f32, f16 or bf16, the shape of
+     * `out`. */
     const keel_tensor *d_out;
-    /* Results: f32, f16 or bf16, the shapes of q, k and v. Old values are overwritten. */
+    /* Results: the gradients with respect to q, k and v. f32, f16 or bf16, the shapes of q, k and
+     * v. Old values are overwritten. */
     const keel_tensor *d_q, *d_k, *d_v;
-    /* Result: f32 [heads]. With KEEL_DENSE_SINK, else NULL. Old values are overwritten. */
+    /* Result: the gradient with respect to `sink`. f32 [heads]. With KEEL_DENSE_SINK, else NULL.
+     * Old values are overwritten. */
     const keel_tensor *d_sink;
 } keel_dense_gradients;
 
-/* The table. `forward` must be inside struct_size and not NULL. Calls are queued in the stream like
- * ops.
+/* The functions of this extension. `forward` must be inside struct_size and not NULL. Calls are
+ * queued in the stream like ops.
  *
- * Errors of both functions. On an error nothing is written. The message of set_error has the pass,
- * the member, what was found and what was expected.
+ * Both functions return the errors below. If a function returns an error, it has written nothing.
+ * The message of set_error has the pass, the member, what was found and what was expected.
  * KEEL_E_INVALID_ARG: a shape, stride or number that this header forbids; a missing tensor; a
  * tensor that reaches beyond its buffer.
- * KEEL_E_UNSUPPORTED: an unknown feature bit, or a dtype that is not listed or that this backend
- * does not take.
+ * KEEL_E_UNSUPPORTED: an unknown feature bit, a dtype that is not listed, or a dtype that this
+ * backend does not take.
  * KEEL_E_OUT_OF_MEMORY: scratch memory cannot be allocated. */
 typedef struct keel_dense {
     keel_header h;
-    /* Computes `out` and `lse`. [ctx] */
+    /* Computes `out` and `lse`. Thread: one call at a time on a context. */
     keel_status(KEEL_CALL *forward)(keel_ctx *, const keel_dense_attention *,
                                     const keel_dense_outputs *);
-    /* Computes the gradients. NULL: this backend only has forward. [ctx] */
+    /* Computes the gradients. NULL: this backend only has forward. Thread: one call at a time
+     * on a context. */
     keel_status(KEEL_CALL *backward)(keel_ctx *, const keel_dense_attention *,
                                      const keel_dense_gradients *);
 } keel_dense;
 
 /* ---- the dropout mask ------------------------------------------------------------------------ */
 
-/* Philox 4x32 with 10 rounds, in place: four numbers of 32 bits from a counter and a key. [any] */
+/* Philox 4x32 with 10 rounds: turns a counter of four 32-bit numbers into four random numbers, in
+ * place. The key has 64 bits. Thread: any thread. */
 static inline void keel_dense_philox(uint32_t counter[4], uint32_t key_low, uint32_t key_high) {
     uint32_t round;
     for (round = 0; round < 10; ++round) {
@@ -238,8 +242,8 @@ static inline void keel_dense_philox(uint32_t counter[4], uint32_t key_low, uint
     }
 }
 
-/* The random numbers of keys 4 * group to 4 * group + 3, for query `row` of head `head` of batch
- * `batch`. `heads` is the number of heads. [any] */
+/* Makes four random numbers, for the keys 4 * group to 4 * group + 3 and for query `row` of head
+ * `head` of batch `batch`. `heads` is the number of heads. Thread: any thread. */
 static inline void keel_dense_random(const keel_dense_attention *a, int64_t batch, int64_t heads,
                                      int64_t head, int64_t row, int64_t group,
                                      uint32_t numbers[4]) {
@@ -250,12 +254,14 @@ static inline void keel_dense_random(const keel_dense_attention *a, int64_t batc
     keel_dense_philox(numbers, (uint32_t)a->seed, (uint32_t)(a->seed >> 32));
 }
 
-/* If a weight's random number is below the returned number, dropout drops the weight. [any] */
+/* If a weight's random number is below the returned number, dropout drops the weight. Thread: any
+ * thread. */
 static inline uint32_t keel_dense_drop_below(float dropout) {
     return (uint32_t)((double)dropout * 4294967296.0);
 }
 
-/* keep[batch, head, row, key]: 1 if dropout keeps the weight, 0 if it drops the weight. [any] */
+/* keep[batch, head, row, key]: 1 if dropout keeps the weight, 0 if it drops the weight. Thread: any
+ * thread. */
 static inline int32_t keel_dense_keeps(const keel_dense_attention *a, int64_t batch, int64_t heads,
                                        int64_t head, int64_t row, int64_t key) {
     uint32_t numbers[4];

@@ -15,7 +15,7 @@
  *     table->qkv_prepare(ctx, &qkv_args, &caches);              // m = 2, args.kv is NULL
  *     table->attention(ctx, &attention_args, &caches);
  *
- * Everything here exists since the draft. The tag [ctx] is explained in abi.h, THREAD TAGS. */
+ * Everything here exists since the draft. */
 #ifndef KEEL_EXT_BATCHED_DECODE_H
 #define KEEL_EXT_BATCHED_DECODE_H
 
@@ -32,10 +32,10 @@ extern "C" {
  * SEAT. A seat is the place of a sequence in these tensors; there are n_seats of them. Row i of a
  * call belongs to the sequence on seat seats[i]. Its slot in head h is lengths[seats[i]][h] - 1.
  *
- * If a sequence joins or leaves, only the list of seats changes. Everything that changes from step
- * to step is in buffers, except n (the rows of the call), max_length, and the tensors k and v,
- * whose buffers change if the backend cannot reserve memory and an arena grows. The outermost
- * dimension of block_table, lengths and positions may be strided.
+ * If a sequence joins or leaves, only the list of seats changes. All data that changes from step to
+ * step is in buffers, with three exceptions: n (the rows of the call), max_length, and the tensors
+ * k and v. The buffers of k and v change if the backend cannot reserve memory and an arena grows.
+ * The outermost dimension of block_table, lengths and positions may be strided.
  *
  * The core owns the struct and the tensors; they are valid during the call. */
 typedef struct keel_batch_kv {
@@ -61,9 +61,9 @@ typedef struct keel_batch_kv {
     int64_t max_length;
 } keel_batch_kv;
 
-/* The table. Members up to `attention` are required and must not be NULL. The args are the args of
- * the op table with m = n rows. Their `kv` is NULL; the caches are the last argument. Their `plan`
- * is also NULL.
+/* The functions of this extension. Members up to `attention` are required and must not be NULL. The
+ * args structs are those of the op table, for m = n rows. The members `kv` and `plan` of the args
+ * are NULL. The caches are the last argument.
  *
  * The result of row i is equal to the result of the op with m = 1 for its sequence, within the op's
  * bound. If possible, the results are bit-identical. Calls are queued in the stream like ops. */
@@ -72,18 +72,19 @@ typedef struct keel_batched_decode {
     /* Prepares the other functions, as op_plan does (backend.h). The arguments are templates of the
      * largest calls: the largest n and max_length, with buffers that may be NULL.
      * KEEL_E_UNSUPPORTED: the backend does not support these templates. Then the core calls the ops
-     * for one sequence after the other. [ctx] */
+     * for one sequence after the other. Thread: one call at a time on a context. */
     keel_status(KEEL_CALL *prepare)(keel_ctx *, const keel_qkv_args *, const keel_attention_args *,
                                     const keel_batch_kv *);
-    /* The op qkv_prepare with all its features. `positions` is i32 [n]. [ctx] */
+    /* The op qkv_prepare with all its features. `positions` is i32 [n]. Thread: one call at a
+     * time on a context. */
     keel_status(KEEL_CALL *qkv_prepare)(keel_ctx *, const keel_qkv_args *, const keel_batch_kv *);
-    /* The op kv_append. `positions` is i32 [n]. [ctx] */
+    /* The op kv_append. `positions` is i32 [n]. Thread: one call at a time on a context. */
     keel_status(KEEL_CALL *kv_append)(keel_ctx *, const keel_kv_append_args *,
                                       const keel_batch_kv *);
     /* The op attention. With KEEL_ATTENTION_WINDOW, `q_positions` is i32 [n]. KEEL_ATTENTION_CAUSAL
      * changes nothing, because a row attends to all slots of its sequence. For
      * KEEL_ATTENTION_SCORES it returns KEEL_E_UNSUPPORTED, because each sequence has its own array
-     * of sums. [ctx] */
+     * of sums. Thread: one call at a time on a context. */
     keel_status(KEEL_CALL *attention)(keel_ctx *, const keel_attention_args *,
                                       const keel_batch_kv *);
 } keel_batched_decode;

@@ -19,7 +19,7 @@
  *     int32_t id;
  *     table->finish(ctx, number, &id);                  // waits for step 0, not for step 1
  *
- * Everything here exists since the draft. The tag [ctx] is explained in abi.h, THREAD TAGS. */
+ * Everything here exists since the draft. */
 #ifndef KEEL_EXT_READ_LATER_H
 #define KEEL_EXT_READ_LATER_H
 
@@ -36,27 +36,30 @@ extern "C" {
 enum keel_read_later_limits_e { KEEL_READ_LATER_BYTES = 64,
                                 KEEL_READ_LATER_MOST = 16 };
 
-/* The table. Members up to `finish` are required and must not be NULL. */
+/* The functions of this extension. Members up to `finish` are required and must not be NULL. */
 typedef struct keel_read_later {
     keel_header h;
-    /* Queues a copy of n bytes (1 to KEEL_READ_LATER_BYTES) from `offset` of the buffer. The bytes
-     * are those at this point of the stream. *number identifies the read until finish. It is never
-     * 0. The buffer may be destroyed before finish, because buffer_destroy waits for queued work.
-     * Errors, with *number = 0 and nothing queued: KEEL_E_UNSUPPORTED if KEEL_READ_LATER_MOST reads
-     * wait for their finish, or if `serves` returns 0. KEEL_E_INVALID_ARG if n or the range is
-     * wrong, or between begin and end of keel_replay. [ctx] */
+    /* Queues a copy of n bytes (1 to KEEL_READ_LATER_BYTES) from `offset` of the buffer. The copy
+     * has the bytes of this point of the stream. *number identifies the read until finish. It is
+     * never 0. The buffer may be destroyed before finish, because buffer_destroy waits for queued
+     * work. On an error, *number is 0 and nothing is queued. KEEL_E_UNSUPPORTED:
+     * KEEL_READ_LATER_MOST reads wait for their finish, or `serves` returns 0. KEEL_E_INVALID_ARG:
+     * n or the range is wrong, or a recording has begun (keel_replay) and has not ended.
+     * Thread: one call at a time on a context. */
     keel_status(KEEL_CALL *start)(keel_ctx *, keel_buffer *, uint64_t offset, uint64_t n,
                                   uint64_t *number);
     /* Waits until the copy is done and writes its bytes to `dst`. If no flush has submitted the
-     * copy, it submits it. It does not wait for work that was queued after the read. If dst is
-     * NULL, the read is discarded without waiting. Afterwards, even after an error, the number may
-     * be used for another read. Errors, with `dst` unchanged: KEEL_E_INVALID_ARG for a number that
-     * start did not return or that is finished, and between begin and end of keel_replay.
-     * KEEL_E_DEVICE_LOST. [ctx] */
+     * copy, finish submits it. finish does not wait for work that was queued after the read. If dst
+     * is NULL, finish discards the read without waiting. After finish, even after an error, the
+     * number may be used for another read. On an error, `dst` does not change. KEEL_E_INVALID_ARG:
+     * start did not return this number, the read is already finished, or a recording has begun
+     * (keel_replay) and has not ended. KEEL_E_DEVICE_LOST: the device is lost. Thread: one call
+     * at a time on a context. */
     keel_status(KEEL_CALL *finish)(keel_ctx *, uint64_t number, void *dst);
-    /* Returns 1 if this context supports the extension. Returns 0 if its device would be slower
-     * with it, or if a parameter turns it off. The answer does not change during the lifetime of
-     * the context. If `serves` is NULL, all contexts support the extension. [ctx] */
+    /* Returns 1 if this context supports the extension. Returns 0 if the extension would make the
+     * device slower, or if a parameter turns the extension off. The answer does not change during
+     * the lifetime of the context. If `serves` is NULL, all contexts support the extension.
+     * Thread: one call at a time on a context. */
     int32_t(KEEL_CALL *serves)(keel_ctx *);
 } keel_read_later;
 

@@ -1,6 +1,6 @@
 /* keel.timestamps/1 (draft): when the device began and ended each op.
  *
- * The core uses it for traces, in which the device gets its own time line.
+ * The core uses this extension for traces. In a trace the device has its own time line.
  *
  * A backend's keel_plugin.get_extension("keel.timestamps/1") returns a keel_timestamps.
  *
@@ -14,7 +14,7 @@
  *     table->read(ctx, number, begin, end, 64, &n);   // op number[i] ran from begin[i] to end[i]
  *     table->enable(ctx, 0);
  *
- * Everything here exists since the draft. The tag [ctx] is explained in abi.h, THREAD TAGS. */
+ * Everything here exists since the draft. */
 #ifndef KEEL_EXT_TIMESTAMPS_H
 #define KEEL_EXT_TIMESTAMPS_H
 
@@ -26,25 +26,28 @@ extern "C" {
 
 #define KEEL_EXT_TIMESTAMPS "keel.timestamps/1"
 
-/* The table. Members up to `read` are required and must not be NULL. */
+/* The functions of this extension. Members up to `read` are required and must not be NULL. */
 typedef struct keel_timestamps {
     keel_header h;
-    /* on 1: ops that are queued from now on are timed. The first one has number 1. Times that were
-     * not read yet are dropped. on 0: ops are not timed any longer. Ops may be slower while they
-     * are timed. KEEL_E_UNSUPPORTED: this device has no clock. [ctx] */
+    /* on 1: ops that are queued from now on are timed. The first one has number 1. Times that the
+     * host has not read are dropped. on 0: ops are not timed any longer. Ops can be slower while
+     * they are timed. KEEL_E_UNSUPPORTED: this device has no clock. Thread: one call at a time
+     * on a context. */
     keel_status(KEEL_CALL *enable)(keel_ctx *, uint32_t on);
-    /* Writes the times of finished ops to the arrays, and then deletes these times. It does not
-     * wait. The arrays have `capacity` entries; *n is the number of entries written. They are in
-     * the order of rising numbers. An op that was not timed is left out. [ctx]
+    /* Writes the times of finished ops to the arrays, and then deletes these times. read does not
+     * wait. The arrays have `capacity` entries; *n is the number of entries written. The entries
+     * are in the order of rising op numbers. An op that was not timed is left out.
      * - number[i]: number of the op. The first op after enable(1) has number 1.
-     * - begin_ns[i], end_ns[i]: nanoseconds on the device's clock, which may differ from the
-     *   host's. For an op made of several kernels: the begin of the first one and the end of the
-     *   last one. */
+     * - begin_ns[i], end_ns[i]: nanoseconds on the device's clock, which can differ from the
+     *   host's. If an op has several kernels: the begin of the first one and the end of the last
+     *   one.
+     * Thread: one call at a time on a context. */
     keel_status(KEEL_CALL *read)(keel_ctx *, uint64_t *number, uint64_t *begin_ns, uint64_t *end_ns,
                                  uint32_t capacity, uint32_t *n);
-    /* The device's clock now, in nanoseconds. A trace needs it to relate the device's times to the
-     * host's times. NULL or KEEL_E_UNSUPPORTED: the clock cannot be read; the core then assumes
-     * that the last op ended when the wait for it ended. [ctx] */
+    /* Writes the present time of the device's clock, in nanoseconds. A trace uses this time to
+     * relate the device's times to the host's times. If `now` is NULL or returns
+     * KEEL_E_UNSUPPORTED, the clock cannot be read. The core then assumes that the last op ended
+     * when the wait for it ended. Thread: one call at a time on a context. */
     keel_status(KEEL_CALL *now)(keel_ctx *, uint64_t *ns);
 } keel_timestamps;
 
