@@ -1,6 +1,6 @@
 // The forward pass of dense attention: out and log-sum-exp. The products are f32. If all tensors
-// are bf16 and the machine multiplies bf16, the products are bf16 with f32 sums. The softmax is f32
-// in both cases, because the log-sum-exp is an f32 result.
+// are bf16 and the machine multiplies bf16, the products are bf16 with f32 sums. The log-sum-exp is
+// exact to f32 in both cases.
 #include "cpu/attention/dense.hpp"
 
 #include <math.h>
@@ -31,7 +31,7 @@ struct ForwardScratch {
         const int64_t depth = bf16_padded(d);
         q16 = room.take16(kTaskRows * depth), k16 = room.take16(kDenseKeys * depth);
         turned16 = room.take16(kChunkKeys * depth), v16 = room.take16(kChunkKeys * e);
-        p16 = room.take16(kMostStepRows * kDenseKeys);
+        p16 = room.take16(kMostStepRows * kDenseKeys), lanes = room.take(kMostStepRows * 16);
     }
 
     DenseRoom room;
@@ -43,6 +43,7 @@ struct ForwardScratch {
     // Operands of bf16 products (attention_types.hpp): queries and probabilities as x, keys and
     // values in panels, one tile after the other. k16: keys as rows.
     uint16_t *q16, *p16, *turned16, *v16, *k16;
+    float *lanes; // [kMostStepRows][16], sums of softmax_fine
 };
 
 // The forward pass of one call.
@@ -114,26 +115,45 @@ void multiply_keys(const DenseForward &job, const ForwardScratch &w, int64_t fro
         a.kernels->scale(w.s + r * kDenseKeys, t.keys, a.args.scale);
 }
 
-// Adds the values of a tile, weighted with the probabilities in w.s, to the sums of a step.
-void multiply_values(const DenseForward &job, const ForwardScratch &w, const ForwardChunk &chunk,
-                     int64_t from, const DenseTile &t, DenseSkips skips) {
+// Turns the logits in w.s into probabilities, and adds the values of a tile, weighted with these
+// probabilities, to the sums of a step.
+void add_values(const DenseForward &job, const ForwardScratch &w, const ForwardChunk &chunk,
+                int64_t from, const DenseTile &t, DenseSkips skips) {
     const DenseAttention &a = job.a;
-    const int64_t e = padded(a.n.v_head_dim), at = t.key - chunk.first, depth = bf16_padded(t.keys);
+    const int64_t e = padded(a.n.v_head_dim), at = t.key - chunk.first;
     float *sums = w.sums + from * e;
-    if (job.bf16 == nullptr)
-        return add_product(a, {w.s, kDenseKeys, 1}, skips, t.rows, t.keys, chunk.v.from(at), e,
-                           sums);
-    const uint16_t *v = w.v16 + at * e;
+    a.kernels->softmax(w.s, kDenseKeys, t.rows, t.keys, {w.max + from, w.sum + from, sums, e, e});
+    for (int64_t r = 0; a.drops && r < t.rows; ++r)
+        a.kernels->drop(w.s + r * kDenseKeys, w.keep + r * kDenseKeys, t.keys);
+    add_product(a, {w.s, kDenseKeys, 1}, skips, t.rows, t.keys, chunk.v.from(at), e, sums);
+}
+
+// The same with a bf16 product.
+void add_values16(const DenseForward &job, const ForwardScratch &w, const ForwardChunk &chunk,
+                  int64_t from, const DenseTile &t, DenseSkips skips) {
+    const DenseAttention &a = job.a;
+    const int64_t e = padded(a.n.v_head_dim), depth = bf16_padded(t.keys);
+    float *sums = w.sums + from * e;
+    const uint16_t *v = w.v16 + (t.key - chunk.first) * e;
     bool finite = true;
     if (skips.bias != nullptr || skips.keep != nullptr)
         for (int64_t c = 0; c < e; c += 16)
             finite = finite && job.bf16->finite(v + c * kDenseKeys, depth * 16);
+    const SoftmaxState state = {w.max + from, w.sum + from, sums, e, e};
+    job.bf16->softmax_fine(w.s, kDenseKeys, t.rows, t.keys, state, w.lanes, !finite || a.drops,
+                           w.p16);
+    for (int64_t r = 0; a.drops && r < t.rows; ++r)
+        a.kernels->drop(w.s + r * kDenseKeys, w.keep + r * kDenseKeys, t.keys);
     if (!finite) {
         const DenseRowsOf rows = dense_rows(a, a.v, t.b, a.kv_head(t.h), t.key, t.keys, false, w.v);
         return add_product(a, {w.s, kDenseKeys, 1}, skips, t.rows, t.keys, rows, e, sums);
     }
-    job.bf16->pack_rows(w.s, kDenseKeys, t.rows, t.keys, w.p16);
-    job.bf16->multiply({w.p16, t.rows, depth, depth, v, 16 * kDenseKeys, e, sums, e, true});
+    int64_t x_depth = kTileSlots;
+    if (a.drops) {
+        job.bf16->pack_rows(w.s, kDenseKeys, t.rows, t.keys, w.p16);
+        x_depth = depth;
+    }
+    job.bf16->multiply({w.p16, t.rows, x_depth, depth, v, 16 * kDenseKeys, e, sums, e, true});
 }
 
 // Adds a tile of keys to the running softmax and to the sums of a step. `from` is the step's first
@@ -141,21 +161,16 @@ void multiply_values(const DenseForward &job, const ForwardScratch &w, const For
 void add_tile(const DenseForward &job, const ForwardScratch &w, const ForwardChunk &chunk,
               int64_t from, const DenseTile &t) {
     const DenseAttention &a = job.a;
-    const AttentionKernels &kernels = *a.kernels;
-    const int64_t e = padded(a.n.v_head_dim);
     multiply_keys(job, w, from, t.key - chunk.first, t);
     for (int64_t r = 0; a.cap != 0 && r < t.rows; ++r)
-        kernels.softcap(w.s + r * kDenseKeys, t.keys, a.cap);
+        a.kernels->softcap(w.s + r * kDenseKeys, t.keys, a.cap);
     const bool biased = fill_bias(a, t, w.bias);
     for (int64_t r = 0; biased && r < t.rows; ++r)
-        kernels.add_bias(w.s + r * kDenseKeys, w.bias + r * kDenseKeys, t.keys);
-    kernels.softmax(w.s, kDenseKeys, t.rows, t.keys,
-                    {w.max + from, w.sum + from, w.sums + from * e, e, e});
+        a.kernels->add_bias(w.s + r * kDenseKeys, w.bias + r * kDenseKeys, t.keys);
     if (a.drops) fill_keep(a, t, w.keep);
-    for (int64_t r = 0; a.drops && r < t.rows; ++r)
-        kernels.drop(w.s + r * kDenseKeys, w.keep + r * kDenseKeys, t.keys);
-    multiply_values(job, w, chunk, from, t,
-                    {biased ? w.bias : nullptr, a.drops ? w.keep : nullptr});
+    const DenseSkips skips = {biased ? w.bias : nullptr, a.drops ? w.keep : nullptr};
+    job.bf16 == nullptr ? add_values(job, w, chunk, from, t, skips)
+                        : add_values16(job, w, chunk, from, t, skips);
 }
 
 void walk_chunk(const DenseForward &job, const ForwardScratch &w, const ForwardTask &t,
@@ -165,13 +180,18 @@ void walk_chunk(const DenseForward &job, const ForwardScratch &w, const ForwardT
         const int64_t rows = t.rows - from < step ? t.rows - from : step;
         const Range seen = job.a.keys_of(t.row + from, t.row + from + rows);
         const int64_t end = seen.end < chunk.first + chunk.n ? seen.end : chunk.first + chunk.n;
-        if (job.bf16 != nullptr) job.bf16->begin(rows);
+        if (job.bf16 != nullptr) {
+            memset(w.lanes, 0, static_cast<size_t>(rows * 16) * 4);
+            job.bf16->begin(rows);
+        }
         for (int64_t key = chunk.first; key < end; key += kDenseKeys) {
             if (key + kDenseKeys <= seen.begin) continue;
             const int64_t keys = end - key < kDenseKeys ? end - key : kDenseKeys;
             add_tile(job, w, chunk, from, {t.b, t.h, t.row + from, rows, key, keys});
         }
-        if (job.bf16 != nullptr) job.bf16->end();
+        if (job.bf16 == nullptr) continue;
+        job.bf16->end();
+        job.bf16->add_lanes(w.lanes, rows, w.sum + from);
     }
 }
 

@@ -222,6 +222,10 @@ struct Bf16AttentionKernels {
     // logit, but exp(logit - max) never becomes large.
     void (*softmax)(float *s, int64_t s_stride, int64_t rows, int64_t n, const SoftmaxState &state,
                     float *lanes, bool keep, uint16_t *p);
+    // The same with a relative error of 2e-7, for results whose sums are stored in f32. The error
+    // of softmax is 8e-5.
+    void (*softmax_fine)(float *s, int64_t s_stride, int64_t rows, int64_t n,
+                         const SoftmaxState &state, float *lanes, bool keep, uint16_t *p);
     void (*add_lanes)(const float *lanes, int64_t rows, float *sum);
     // Adds weighted rows of p to `sums`. For each i < count and each c < n: sums[c] += by[i] *
     // p[first + i * every][c]. p is a tile of probabilities that softmax wrote, in the layout of

@@ -140,6 +140,17 @@ KEEL_SIMD F exp2_of(F x) {
     p = fma(p, r, set1(0x1.fff632p-1f));
     return _mm512_scalef_ps(p, x);
 }
+// Like exp2_of, with a relative error below 2e-7.
+KEEL_SIMD F exp2_fine(F x) {
+    const F r = _mm512_reduce_ps(x, 0x09);
+    F p = set1(0x1.ec3206p-10f);
+    p = fma(p, r, set1(0x1.26900ep-7f));
+    p = fma(p, r, set1(0x1.c95446p-5f));
+    p = fma(p, r, set1(0x1.ebd5a8p-3f));
+    p = fma(p, r, set1(0x1.62e4f6p-1f));
+    p = fma(p, r, set1(0x1.fffffep-1f));
+    return _mm512_scalef_ps(p, x);
+}
 KEEL_SIMD bool any_above(F x, F limit) {
     return _mm512_cmp_ps_mask(x, limit, _CMP_GT_OQ) != 0;
 }
@@ -150,6 +161,9 @@ KEEL_SIMD F exp2_of(F x) {
     for (float &f : v)
         f = __builtin_exp2f(f);
     return load(v);
+}
+KEEL_SIMD F exp2_fine(F x) {
+    return exp2_of(x);
 }
 KEEL_SIMD bool any_above(F x, F limit) {
     float v[16], most[16];
@@ -188,14 +202,15 @@ __attribute__((noinline, cold)) float raise_max(const float *s, int64_t whole, i
 }
 
 // Stores exp(logit - max) of one row to p. Returns the sum of these values in 16 lanes.
-template <bool Keep>
+template <bool Keep, bool Fine>
 KEEL_SIMD F exp_row(float *s, int64_t whole, float row_max, uint16_t *p) {
     constexpr float log2_e = 1.44269504f;
     const F minus = set1(row_max == -__builtin_inff() ? 0.0f : -row_max * log2_e);
     F sum = zero();
     for (int64_t j = 0; j < whole; j += 32, p += x_rows * 32) {
-        const F a = exp2_of(fma(load(s + j), set1(log2_e), minus)),
-                b = exp2_of(fma(load(s + j + 16), set1(log2_e), minus));
+        const F x = fma(load(s + j), set1(log2_e), minus),
+                y = fma(load(s + j + 16), set1(log2_e), minus);
+        const F a = Fine ? exp2_fine(x) : exp2_of(x), b = Fine ? exp2_fine(y) : exp2_of(y);
         sum = add(sum, add(a, b));
         if constexpr (Keep) store(s + j, a), store(s + j + 16, b);
         store_row(p, a, b);
@@ -217,23 +232,24 @@ KEEL_SIMD void shrink_row(uint16_t *p, int64_t tiles, int64_t r, float by) {
 // Finding the largest logit of each tile would cost as much as computing exp. So a row keeps the
 // max of its first tile until its sums become large (256). f32 and bf16 have enough range for this.
 // `before` is the number of tiles before p that have not been multiplied with values yet.
-template <bool Keep>
+template <bool Keep, bool Fine = false>
 KEEL_SIMD void softmax_rows(float *s, int64_t s_stride, int64_t from, int64_t rows, int64_t whole,
                             const SoftmaxState &state, float *lanes, uint16_t *p, int64_t before) {
     for (int64_t r = from; r < from + rows; ++r) {
         float *row = s + r * s_stride;
         uint16_t *to = x_row(p, r, kTileSlots);
         if (Keep || state.max[r] == -__builtin_inff()) raise_max(row, whole, r, state, lanes);
-        F sum = exp_row<Keep>(row, whole, state.max[r], to);
+        F sum = exp_row<Keep, Fine>(row, whole, state.max[r], to);
         if (!Keep && any_above(sum, set1(256.0f))) {
             const float shrink = raise_max(row, whole, r, state, lanes);
             shrink_row(p - before * bf16_rows * kTileSlots, before, r, shrink);
-            sum = exp_row<Keep>(row, whole, state.max[r], to);
+            sum = exp_row<Keep, Fine>(row, whole, state.max[r], to);
         }
         store(lanes + 16 * r, add(load(lanes + 16 * r), sum));
     }
 }
 
+template <bool Fine>
 void softmax16(float *s, int64_t s_stride, int64_t rows, int64_t n, const SoftmaxState &state,
                float *lanes, bool keep, uint16_t *p) {
     const int64_t whole = bf16_padded(n);
@@ -241,11 +257,11 @@ void softmax16(float *s, int64_t s_stride, int64_t rows, int64_t n, const Softma
         for (int64_t j = n; j < whole; ++j)
             s[r * s_stride + j] = -__builtin_inff();
     if (keep)
-        softmax_rows<true>(s, s_stride, 0, rows, whole, state, lanes, p, 0);
+        softmax_rows<true, Fine>(s, s_stride, 0, rows, whole, state, lanes, p, 0);
     else if (whole == kTileSlots)
-        softmax_rows<false>(s, s_stride, 0, rows, kTileSlots, state, lanes, p, 0);
+        softmax_rows<false, Fine>(s, s_stride, 0, rows, kTileSlots, state, lanes, p, 0);
     else
-        softmax_rows<false>(s, s_stride, 0, rows, whole, state, lanes, p, 0);
+        softmax_rows<false, Fine>(s, s_stride, 0, rows, whole, state, lanes, p, 0);
 }
 
 // Adds the probabilities of `count` rows, for V vectors of columns.
