@@ -22,6 +22,7 @@ struct GraphOptions {
     std::vector<bool> untapped = {};  // layers without by-products; empty: all have them
     int64_t rope_rows = 2048;         // rows of the RoPE tables; at least the number of tokens of a
                                       // step
+    int64_t context = 0;              // model.context, for kinds of RoPE that depend on it
     uint32_t batch = 1;               // sequences that may take a step together
     // A view of `batch` sequences, for planning; NULL: the graph does not use
     // keel.batched_decode/1.

@@ -23,6 +23,7 @@ keel_geometry geometry_of(const KvShape &shape, const CacheConfig &config) {
         geometry.rot = static_cast<uint32_t>(2 * config.rope_frequencies.size());
         geometry.rope_frequencies = config.rope_frequencies.data();
         geometry.rope_mode = config.rope_mode;
+        geometry.rope_factor = config.rope_factor;
     }
     geometry.attention_scale = config.attention_scale > 0
                                    ? config.attention_scale

@@ -1,6 +1,6 @@
 // Mistral 7B and every other model that names MistralForCausalLM (Nemo, Small 24B text). They are
 // like Llama. The first version has a window on the attention of every layer. In some models the
-// head size is not hidden / heads.
+// head size is not hidden / heads. Ministral 8B has a window in some layers ("layer_types").
 
 #include "model/arch/arch.hpp"
 
@@ -15,6 +15,11 @@ void configure_mistral(const model::ConfigReader &in, ModelConfig &config) {
     config.sliding_layers.assign(static_cast<size_t>(config.layers), true);
 }
 
+void configure_ministral(const model::ConfigReader &in, ModelConfig &config) {
+    if (in.is_null("sliding_window")) return;
+    read_sliding_window(in, config, 4096, [](int64_t) { return true; });
+}
+
 } // namespace
 
 constinit const Architecture mistral = {"MistralForCausalLM",
@@ -22,5 +27,10 @@ constinit const Architecture mistral = {"MistralForCausalLM",
                                         {.kv_heads = 8, .max_positions = 131072},
                                         {},
                                         configure_mistral};
+constinit const Architecture ministral = {"MinistralForCausalLM",
+                                          "ministral",
+                                          {.kv_heads = 8, .max_positions = 131072},
+                                          {},
+                                          configure_ministral};
 
 } // namespace keel::arch
