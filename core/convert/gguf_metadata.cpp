@@ -87,9 +87,14 @@ void add_rope(const ModelConfig &c, const std::string &front, GgufWriter &out) {
     if (s.kind != RopeScaling::Kind::yarn) return;
     number("rope.scaling.yarn_beta_fast", s.beta_fast);
     number("rope.scaling.yarn_beta_slow", s.beta_slow);
-    // Readers multiply attn_factor by the usual factor of cos and sin.
+    if (c.query_scale_beta != 0) number("attention.temperature_scale", c.query_scale_beta);
+    // Readers compute the usual factor of cos and sin. The log multiplier 1 makes the factor 1.
+    // Other factors need attn_factor.
     const double usual = 1 + 0.1 * std::log(s.factor);
-    if (s.attention_factor != usual) number("rope.scaling.attn_factor", s.attention_factor / usual);
+    if (s.attention_factor == 1) {
+        number("rope.scaling.yarn_log_multiplier", 1);
+    } else if (s.attention_factor != usual)
+        number("rope.scaling.attn_factor", s.attention_factor / usual);
 }
 
 void add_scales(const ModelConfig &c, const ArchitectureName &row, const std::string &front,

@@ -57,6 +57,14 @@ inline keel_elementwise_args scaled_add_args(const Tensor &a, const Tensor &b, d
     return e;
 }
 
+// q *= factor.
+inline keel_elementwise_args scale_args(const Tensor &q, double factor) {
+    keel_elementwise_args e = {KEEL_HEADER(keel_elementwise_args)};
+    e.a = e.out = q.c();
+    e.factor = static_cast<float>(factor);
+    return e;
+}
+
 inline keel_op activation_op(const ModelConfig &c) {
     return c.activation == Activation::silu ? KEEL_OP_SILU_MUL : KEEL_OP_GELU_MUL;
 }
@@ -89,7 +97,8 @@ struct AttentionCall {
     // Sets the args so that the ops also write by-products to `places`.
     void add(const StepTap::Places &places);
 
-    Tensor q, k, v, heads, at; // `at`: the positions
+    Tensor q, k, v, heads, at;        // `at`: the positions
+    std::span<const int32_t> host_at; // the positions, if they are known; empty while planning
     keel_qkv_args prepare = {KEEL_HEADER(keel_qkv_args)};
     keel_attention_args attention = {KEEL_HEADER(keel_attention_args)};
 };

@@ -35,9 +35,25 @@ inline OpTag layer_tag(const Decoder &d, size_t layer, Role role) {
     return {StepForm::none, role, static_cast<int32_t>(d.number(layer))};
 }
 
+// For models that scale queries by their position. The scale changes only every query_scale_context
+// positions, so there is an op for each run of rows with one scale.
+template <typename Hand>
+void walk_query_scales(const Decoder &d, size_t layer, const AttentionCall &call, Hand &hand) {
+    const auto rows = static_cast<uint32_t>(call.q.dim(0));
+    for (uint32_t first = 0, end = 0; first < rows; first = end) {
+        if (first > 0) hand.again();
+        const double scale = call.host_at.empty() ? 1 : d.config().query_scale(call.host_at[first]);
+        end = call.host_at.empty() ? rows : first + 1;
+        while (end < rows && d.config().query_scale(call.host_at[end]) == scale) ++end;
+        const Tensor q = call.q.rows(first, end - first);
+        hand(layer_tag(d, layer, Role::query_scale), KEEL_OP_SCALE, scale_args(q, scale));
+    }
+}
+
 // A layer's ops between its projections.
 template <typename Hand>
 void walk_attention(const Decoder &d, size_t layer, const AttentionCall &call, Hand &hand) {
+    if (d.config().query_scale_beta != 0) walk_query_scales(d, layer, call, hand);
     hand(layer_tag(d, layer, Role::qkv_prepare), KEEL_OP_QKV_PREPARE, call.prepare);
     hand(layer_tag(d, layer, Role::attention), KEEL_OP_ATTENTION, call.attention);
 }

@@ -31,6 +31,9 @@ struct ConfigDefaults {
     // "partial_rotary_factor": the share of each head that RoPE rotates. 0: the architecture
     // rotates whole heads, and a config with another share is refused.
     double rotary_factor = 0;
+    // RoPE's object may have "llama_4_scaling_beta", a factor of queries that depends on the
+    // position.
+    bool scales_queries = false;
     const char *norm_eps_key = "rms_norm_eps";
     double norm_eps = 1e-6;
     const char *activation_key = "hidden_act";

@@ -133,6 +133,12 @@ void check_not_quantized(const ConfigReader &in) {
 
 } // namespace
 
+double ModelConfig::query_scale(int64_t position) const {
+    if (query_scale_beta == 0) return 1;
+    const auto contexts = static_cast<double>(position / query_scale_context);
+    return 1 + query_scale_beta * std::log(1 + contexts);
+}
+
 double ModelConfig::attention_scale() const {
     return attention_multiplier.value_or(
         1 / std::sqrt(query_scalar.value_or(static_cast<double>(head_dim))));

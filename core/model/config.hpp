@@ -92,6 +92,10 @@ struct ModelConfig {
     // attention logits are divided by its square root; if absent, by the square root of head_dim
     std::optional<double> query_scalar;
     std::optional<double> attention_multiplier; // factor of q . k; if present, instead of the above
+    // Queries are multiplied by 1 + beta * ln(1 + floor(position / context)). beta 0: they are not.
+    double query_scale_beta = 0;
+    int64_t query_scale_context = 0; // in tokens
+    double query_scale(int64_t position) const;
     double attention_softcap = 0; // the c of c * tanh(logit / c) in attention; 0: no cap
     double logit_softcap = 0;     // the c of c * tanh(logit / c) on the model's logits; 0: no cap
     // in the layers with a window, a query attends to keys that are less than this number of

@@ -18,10 +18,18 @@ int64_t original_context(const ConfigReader &in, const ConfigReader &rope) {
     return (in.has(key) ? in : rope).integer(key, 1, max_context);
 }
 
-void read_yarn(const ConfigReader &in, const ConfigReader &rope, RopeScaling &s) {
-    rope.only({"type", "rope_type", "rope_theta", "partial_rotary_factor", "factor", "finetuned",
-               "original_max_position_embeddings", "attention_factor", "mscale", "mscale_all_dim",
-               "beta_fast", "beta_slow", "truncate"});
+void read_yarn(const ConfigReader &in, const ConfigReader &rope, const ModelConfig &config,
+               RopeScaling &s) {
+    if (config.architecture->defaults.scales_queries) {
+        rope.only({"type", "rope_type", "rope_theta", "partial_rotary_factor", "factor",
+                   "original_max_position_embeddings", "max_position_embeddings",
+                   "attention_factor", "mscale", "mscale_all_dim", "beta_fast", "beta_slow",
+                   "truncate", "llama_4_scaling_beta"});
+    } else {
+        rope.only({"type", "rope_type", "rope_theta", "partial_rotary_factor", "factor",
+                   "finetuned", "original_max_position_embeddings", "attention_factor", "mscale",
+                   "mscale_all_dim", "beta_fast", "beta_slow", "truncate"});
+    }
     s.kind = RopeScaling::Kind::yarn;
     s.factor = rope.number("factor", 1, 1e6);
     s.original_context = original_context(in, rope);
@@ -57,7 +65,7 @@ void read_longrope(const ConfigReader &in, const ConfigReader &rope, const Model
     s.long_factors = read_factors(rope, "long_factor", config.rot);
     const double original = static_cast<double>(s.original_context);
     const double ratio = static_cast<double>(config.max_positions) / original;
-    s.factor = rope.number("factor", 1e-6, 1e6, ratio);
+    s.factor = rope.number("factor", 1, 1e6, std::max(1.0, ratio));
     const double usual =
         s.factor <= 1 ? 1 : std::sqrt(1 + std::log(s.factor) / std::max(std::log(original), 1e-9));
     s.attention_factor = rope.number("attention_factor", 1e-3, 1e3, usual);
@@ -89,7 +97,7 @@ RopeScaling read_scaling(const ConfigReader &in, const ConfigReader &rope,
                         fmt::format("more than low_freq_factor ({})", scaling.low_freq_factor));
         }
     } else if (type == "yarn") {
-        read_yarn(in, rope, scaling);
+        read_yarn(in, rope, config, scaling);
     } else if (type == "longrope" || type == "su") { // "su" is the older name
         read_longrope(in, rope, config, scaling);
     } else {
@@ -145,6 +153,17 @@ void read_local_rope(const ConfigReader &in, const std::optional<ConfigReader> &
                                  "supported; expected default");
 }
 
+// Checks theta, which is a key of `theta`. Qwen's configs with YaRN have the length of the first
+// training in max_position_embeddings, so this function raises the context of the model.
+void settle_yarn(const ConfigReader &theta, ModelConfig &config) {
+    if (config.rope_theta <= 1)
+        theta.refuse("rope_theta", "more than 1, because YaRN divides by its logarithm");
+    const RopeScaling &s = config.rope_scaling;
+    const double scaled = std::min(s.factor * static_cast<double>(s.original_context),
+                                   static_cast<double>(max_context));
+    config.max_positions = std::max(config.max_positions, static_cast<int64_t>(scaled));
+}
+
 } // namespace
 
 void read_rope(const ConfigReader &in, ModelConfig &config) {
@@ -181,14 +200,13 @@ void read_rope(const ConfigReader &in, ModelConfig &config) {
         }
         config.rope_scaling = scaling;
     }
-    // Qwen's configs with YaRN have the length of the first training in max_position_embeddings.
-    const RopeScaling &s = config.rope_scaling;
-    if (s.kind == RopeScaling::Kind::yarn) {
-        const double scaled = s.factor * static_cast<double>(s.original_context);
-        config.max_positions =
-            std::max(config.max_positions,
-                     static_cast<int64_t>(std::min(scaled, static_cast<double>(max_context))));
+    const ConfigReader *rope = newer ? &*newer : older ? &*older : nullptr;
+    if (config.architecture->defaults.scales_queries && rope != nullptr) {
+        config.query_scale_beta = rope->number("llama_4_scaling_beta", 0, 1e3, 0.0);
+        config.query_scale_context = config.rope_scaling.original_context;
     }
+    if (config.rope_scaling.kind == RopeScaling::Kind::yarn)
+        settle_yarn(newer && newer->has("rope_theta") ? *newer : in, config);
 }
 
 } // namespace keel::model

@@ -35,6 +35,9 @@ std::vector<std::string> architecture_facts(const ModelConfig &c) {
         facts.push_back(fmt::format("attention scaled by 1/sqrt({:.6g})", *c.query_scalar));
     if (c.attention_multiplier)
         facts.push_back(fmt::format("attention scaled by {:.6g}", *c.attention_multiplier));
+    if (c.query_scale_beta != 0)
+        facts.push_back(fmt::format("queries scaled by the position, from {} tokens on",
+                                    c.query_scale_context));
     if (c.residual_scale != 1)
         facts.push_back(fmt::format("attention and feed-forward times {:.6g}", c.residual_scale));
     if (c.logit_scale != 1) facts.push_back(fmt::format("logits times {:.6g}", c.logit_scale));

@@ -19,6 +19,7 @@ constexpr std::array table = {
     ArchitectureName{"gemma", "GemmaForCausalLM", false, true},
     ArchitectureName{"gemma2", "Gemma2ForCausalLM", false, true},
     ArchitectureName{"gemma3", "Gemma3ForCausalLM", false, true},
+    ArchitectureName{"mistral3", "Ministral3ForCausalLM", true, false},
     ArchitectureName{"smollm3", "SmolLM3ForCausalLM", true, false},
     ArchitectureName{"phi3", "Phi3ForCausalLM", false, false},
     ArchitectureName{"olmo2", "Olmo2ForCausalLM", false, false},

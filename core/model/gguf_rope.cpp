@@ -62,6 +62,8 @@ class ScalingMaker {
         refuse_unless_one("rope.scaling.yarn_attn_factor");
         const double by = file_.has(factor) ? *file_.number(factor, 1, 1e6) : 1;
         const auto magnitude = [&](double m) { return 0.1 * m * std::log(by) + 1; };
+        if (find_architecture(in_.architecture_->architecture)->defaults.scales_queries)
+            take(object, "llama_4_scaling_beta", "attention.temperature_scale");
         const double log_multiplier = in_.number_or("rope.scaling.yarn_log_multiplier", 0),
                      attention = in_.number_or("rope.scaling.attn_factor", 1);
         if (log_multiplier != 0 || attention != 1)

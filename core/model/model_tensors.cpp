@@ -1,5 +1,8 @@
 #include "model/model_tensors.hpp"
 
+#include "base/display.hpp"
+#include "base/error.hpp"
+
 #include <fmt/format.h>
 #include <unordered_set>
 
@@ -96,6 +99,24 @@ LayerParts layer_parts(const ModelConfig &c, int64_t layer) {
     return l;
 }
 
+namespace {
+
+// Throws if a layer has a tensor that the model does not use, because its effect would be lost.
+// Buffers of RoPE, which older files have, have no effect.
+void refuse_in_layer(const ModelSource &source, const TensorInfo &tensor) {
+    const std::string_view name = tensor.name;
+    const bool is_in_layer = name.starts_with("model.layers.") || name.starts_with("blk.");
+    if (!is_in_layer || name.ends_with(".rotary_emb.inv_freq")) return;
+    throw_error(ErrorKind::input,
+                "{}: tensor '{}': expected no such tensor in {} with this config, found {} of {}; "
+                "Keel would ignore the tensor and generate other text; check the config",
+                source.file(tensor).path(),
+                printable(tensor.stored_name.empty() ? tensor.name : tensor.stored_name),
+                source.config().architecture->name, shape_text(tensor.shape), tensor.dtype_name);
+}
+
+} // namespace
+
 std::vector<std::string> check_model_tensors(const ModelSource &source) {
     const ModelConfig &c = source.config();
     std::unordered_set<std::string> known;
@@ -125,7 +146,9 @@ std::vector<std::string> check_model_tensors(const ModelSource &source) {
     }
     std::vector<std::string> unused;
     for (const TensorInfo &tensor : source.tensors()) {
-        if (!known.contains(tensor.name)) unused.push_back(tensor.name);
+        if (known.contains(tensor.name)) continue;
+        refuse_in_layer(source, tensor);
+        unused.push_back(tensor.name);
     }
     return unused;
 }

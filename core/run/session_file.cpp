@@ -140,10 +140,12 @@ std::string rope_text(const ModelConfig &m, int64_t context) {
     const bool is_long = r.kind == RopeScaling::Kind::longrope && context > r.original_context;
     Checksum details;
     const auto add = [&](double value) { details.add(&value, sizeof value); };
-    for (const double value : {r.low_freq_factor, r.high_freq_factor, r.beta_fast, r.beta_slow})
+    for (const double value :
+         {r.low_freq_factor, r.high_freq_factor, r.beta_fast, r.beta_slow, m.query_scale_beta})
         add(value);
-    for (const int64_t value : {r.original_context, int64_t{r.truncate}, m.rot,
-                                int64_t{m.rope_interleaved}, int64_t{is_long}})
+    for (const int64_t value :
+         {r.original_context, int64_t{r.truncate}, m.rot, int64_t{m.rope_interleaved},
+          int64_t{is_long}, m.query_scale_context})
         add(static_cast<double>(value));
     add(static_cast<float>(r.attention_factor)); // logarithms differ in the last bits of a double
     for (const double factor : is_long ? r.long_factors : r.factors) add(factor);

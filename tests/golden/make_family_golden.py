@@ -33,7 +33,8 @@ BASE = {
 
 
 def family(name, kind, **keys):
-    return BASE | {"architectures": [name], "model_type": kind} | keys
+    config = BASE | {"architectures": [name], "model_type": kind} | keys
+    return {k: v for k, v in config.items() if k != "rope_theta"} if "rope_parameters" in keys else config
 
 
 def factors(n, low, high):
@@ -61,6 +62,9 @@ CASES = {
         "mscale": 1.0, "mscale_all_dim": 0.5, "truncate": False}),
     "ministral": family("MinistralForCausalLM", "ministral", head_dim=24, sliding_window=24, num_hidden_layers=3,
                         layer_types=["sliding_attention", "full_attention", "sliding_attention"]),
+    "ministral3": family("Ministral3ForCausalLM", "ministral3", head_dim=24, rope_parameters={
+        "rope_type": "yarn", "rope_theta": 10000.0, "factor": 8.0, "original_max_position_embeddings": 48, "beta_fast": 32.0,
+        "beta_slow": 1.0, "mscale": 1.0, "mscale_all_dim": 1.0, "llama_4_scaling_beta": 0.5}),
     "olmo2": family("Olmo2ForCausalLM", "olmo2"),
     "olmo3": family("Olmo3ForCausalLM", "olmo3", num_hidden_layers=4, sliding_window=24, rope_theta=5e5, layer_types=[
         "sliding_attention", "sliding_attention", "sliding_attention", "full_attention"], rope_scaling={

@@ -1,7 +1,6 @@
 // Compares a miniature of each dense family of family_logits.json with Hugging Face transformers,
 // in all the ways in which a sequence can run.
 
-#include "convert/gguf_export.hpp"
 #include "golden_check.hpp"
 #include "run/session_batch.hpp"
 #include "support/temp_folder.hpp"
@@ -107,6 +106,36 @@ TEST_CASE("each family gives the tokens of transformers with a policy that has r
     });
 }
 
+TEST_CASE("every policy evicts in every family, and those that read keys from before RoPE agree on "
+          "both backends") {
+    each_family([](const Family &family) {
+        for (const std::string policy :
+             {"compactor", "expected_attention", "keydiff", "snapkv", "tova"}) {
+            INFO(policy);
+            std::vector<std::vector<int32_t>> texts;
+            for (const std::string backend : {"cpu", "reference"}) {
+                std::vector<std::string> sets =
+                    family.sets(backend, {"policy.plugin=" + policy, "policy.budget.tokens=40"});
+                if (policy == "snapkv") sets.emplace_back("policy.params.window=8");
+                if (policy == "expected_attention" && family.golden.name == "smollm3") {
+                    CHECK_THROWS_WITH(open(sets), Catch::Contains("needs one RoPE for all layers"));
+                    continue;
+                }
+                const auto pipeline = open(sets);
+                Session session(*pipeline);
+                session.prefill(family.golden.ids);
+                CHECK(session.stats().evictions > 0);
+                std::vector<int32_t> &text = texts.emplace_back();
+                for (int i = 0; i < 12; ++i) {
+                    text.push_back(session.greedy());
+                    session.decode(text.back());
+                }
+            }
+            if (!texts.empty()) CHECK(texts.front() == texts.back());
+        }
+    });
+}
+
 TEST_CASE("each family gives the tokens of transformers in a batch with other sequences") {
     each_family([](const Family &family) {
         PipelineOptions options;
@@ -147,37 +176,23 @@ TEST_CASE("each family gives the tokens of transformers after a fork") {
     });
 }
 
-// GGUF files have no key for the properties of these miniatures.
-TEST_CASE("each family comes back from GGUF with the same logits, or is refused") {
-    std::vector<std::string> refused;
-    each_family([&](const Family &family) {
-        const std::filesystem::path file = family.folder / "m.gguf";
-        ExportOptions options;
-        options.type = KEEL_DTYPE_F32;
-        options.tokenizer = false;
-        try {
-            export_gguf(*open_model_source(family.path), file, options);
-        } catch (const Error &e) {
-            CHECK_THAT(e.what(), Catch::Contains("GGUF cannot represent"));
-            refused.push_back(family.golden.name);
-            return;
-        }
-        std::vector<std::string> sets = family.sets("cpu");
-        sets[0] = "model.path=" + file.string();
-        const auto from_file = open(sets), from_folder = open(family.sets("cpu"));
-        Session a(*from_file), b(*from_folder);
-        a.prefill(family.golden.ids);
-        b.prefill(family.golden.ids);
-        CHECK(std::ranges::equal(a.logits(), b.logits()));
-        check_decode(a, family.golden);
-    });
-    CHECK(refused == std::vector<std::string>{"llama_yarn", "ministral", "glm"});
+TEST_CASE("a tensor of a layer that the config does not mention is refused") {
+    Miniature model = read_miniature("llama_biases");
+    model.config["mlp_bias"] = false;
+    const TempFolder folder;
+    write_miniature(folder.path(), model);
+    CHECK_THROWS_WITH(open(exact(folder.path(), "cpu")),
+                      Catch::Contains("model.safetensors: tensor 'model.layers.0.mlp.") &&
+                          Catch::Contains(".bias': expected no such tensor in LlamaForCausalLM"));
 }
 
-// See the test of the same kind in architecture_golden_test.cpp.
+// See the test of the same kind in architecture_golden_test.cpp. Ministral 3 is left out, because
+// its queries depend on the number of the token in the text, and an eviction does not change this
+// number.
 TEST_CASE("after an eviction with re-rotated positions, each family continues as with only the "
           "kept tokens") {
-    for (Miniature &whole : read_miniatures(family_file)) {
+    for (const Miniature &whole : read_miniatures(family_file)) {
+        if (whole.name == "ministral3") continue;
         for (const bool has_rope : {true, false}) {
             INFO(whole.name << ", RoPE " << has_rope);
             Miniature model = shortened(whole, 1);

@@ -190,7 +190,8 @@ bool PolicySetup::may_use_key_rule() const {
 
 void PolicySetup::plan_ops() {
     const Tensor cos =
-        Tensor::shape(KEEL_DTYPE_F32, {shape_.max_slots, std::max<int64_t>(1, geometry_.rot / 2)});
+        Tensor::shape(KEEL_DTYPE_F32, {shape_.max_slots,
+                                       std::max<int64_t>(1, std::ssize(config_.rope_frequencies))});
     keel_rope_tables tables = {KEEL_HEADER(keel_rope_tables)};
     tables.cos = tables.sin = cos.c();
     tables.mode = config_.rope_mode;

@@ -11,7 +11,8 @@
 namespace keel::arch {
 
 extern const Architecture llama, mistral, ministral, qwen2, qwen3, gemma, gemma2, gemma3;
-extern const Architecture smollm3, phi3, olmo2, olmo3, granite, glm, glm4, cohere, cohere2;
+extern const Architecture ministral3, smollm3, phi3, olmo2, olmo3, granite, glm, glm4, cohere,
+    cohere2;
 
 // Tensor names of Gemma 2 and 3. Their layers have norms before and after attention and
 // feed-forward.
