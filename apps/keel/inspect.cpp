@@ -1,3 +1,4 @@
+#include "architecture_json.hpp"
 #include "console.hpp"
 #include "interrupt.hpp"
 #include "pipeline_arguments.hpp"
@@ -165,48 +166,6 @@ std::string tensor_lines(const ModelSource &source) {
         rows.push_back({printable(tensor.name), printable(tensor.dtype_name, 20),
                         shape_text(tensor.shape), format_bytes(tensor.bytes)});
     return left_table(rows);
-}
-
-Json architecture_json(const ModelConfig &m) {
-    Json scaling = nullptr;
-    if (m.rope_scaling.kind != RopeScaling::Kind::none) {
-        const RopeScaling::Kind kind = m.rope_scaling.kind;
-        scaling = {{"kind", kind == RopeScaling::Kind::linear   ? "linear"
-                            : kind == RopeScaling::Kind::llama3 ? "llama3"
-                                                                : "factors"}};
-        if (kind == RopeScaling::Kind::factors) {
-            scaling["factors"] = m.rope_scaling.factors;
-        } else {
-            scaling["factor"] = m.rope_scaling.factor;
-        }
-        if (m.rope_scaling.kind == RopeScaling::Kind::llama3) {
-            scaling["low_freq_factor"] = m.rope_scaling.low_freq_factor;
-            scaling["high_freq_factor"] = m.rope_scaling.high_freq_factor;
-            scaling["original_context"] = m.rope_scaling.original_context;
-        }
-    }
-    return {{"name", m.architecture->name},
-            {"layers", m.layers},
-            {"hidden_size", m.hidden_size},
-            {"intermediate_size", m.intermediate_size},
-            {"heads", m.heads},
-            {"kv_heads", m.kv_heads},
-            {"head_dim", m.head_dim},
-            {"vocab_size", m.vocab_size},
-            {"context", m.max_positions},
-            {"rms_norm_eps", m.rms_norm_eps},
-            {"rope_theta", m.rope_theta},
-            {"local_rope_theta", m.local_rope_theta ? Json(*m.local_rope_theta) : Json(nullptr)},
-            {"sliding_window", m.sliding_window ? Json(*m.sliding_window) : Json(nullptr)},
-            {"sliding_layers", std::count(m.sliding_layers.begin(), m.sliding_layers.end(), true)},
-            {"attention_scale", m.attention_scale()},
-            {"attention_softcap", m.attention_softcap},
-            {"logit_softcap", m.logit_softcap},
-            {"beside_llama", architecture_facts(m)},
-            {"rope_scaling", std::move(scaling)},
-            {"tied_embeddings", m.tied_embeddings},
-            {"bos_id", m.bos_id ? Json(*m.bos_id) : Json(nullptr)},
-            {"eos_ids", m.eos_ids}};
 }
 
 // The number of layers that keep only the tokens of a window. null if the model has no such layer.

@@ -179,7 +179,8 @@ class Exporter {
     // in GGUF, else 0.
     int64_t heads(const std::string &name) const {
         const ModelConfig &c = source_.config();
-        if (!gguf::find_by_architecture(c.architecture->name)->interleaved) return 0;
+        const gguf::ArchitectureName *row = gguf::find_by_architecture(c.architecture->name);
+        if (row == nullptr || !row->interleaved) return 0;
         const LayerNames &names = c.architecture->names;
         if (name.find(fmt::format(".{}.", names.q)) != std::string::npos) return c.heads;
         return name.find(fmt::format(".{}.", names.k)) != std::string::npos ? c.kv_heads : 0;
@@ -187,14 +188,25 @@ class Exporter {
 
     void add_rope_factors() {
         const ModelConfig &c = source_.config();
-        Item item;
-        item.name = gguf::rope_factors_tensor;
-        item.tensor = source_.find(gguf::rope_factors_tensor);
-        item.columns = static_cast<uint64_t>(c.head_dim / 2);
-        if (item.tensor == nullptr && c.rope_scaling.kind != RopeScaling::Kind::llama3) return;
-        if (item.tensor == nullptr)
-            item.values = gguf::llama3_factors(c.rope_theta, c.head_dim, c.rope_scaling);
-        items_.push_back(std::move(item));
+        const RopeScaling &s = c.rope_scaling;
+        const auto add = [&](std::string_view name, std::vector<float> computed) {
+            Item item;
+            item.name = name;
+            item.tensor = source_.find(name);
+            item.columns = static_cast<uint64_t>(c.rot / 2);
+            if (item.tensor == nullptr && computed.empty()) return;
+            if (item.tensor == nullptr) item.values = std::move(computed);
+            items_.push_back(std::move(item));
+        };
+        const auto floats = [](const std::vector<double> &values) {
+            return std::vector<float>(values.begin(), values.end());
+        };
+        add(gguf::rope_factors_tensor, s.kind == RopeScaling::Kind::llama3
+                                           ? gguf::llama3_factors(c.rope_theta, c.rot, s)
+                                           : std::vector<float>{});
+        if (s.kind != RopeScaling::Kind::longrope) return;
+        add(gguf::long_factors_tensor, floats(s.long_factors));
+        add(gguf::short_factors_tensor, floats(s.factors));
     }
 
     static std::vector<int64_t> shape(const Item &item) {

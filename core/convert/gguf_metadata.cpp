@@ -28,6 +28,25 @@ uint32_t file_type(keel_dtype type) {
     }
 }
 
+// Readers of GGUF know the layers with a window, and those without RoPE, by the architecture.
+void check_layers(const ModelSource &source, const ArchitectureName &row) {
+    const ModelConfig &c = source.config();
+    if ((row.name.starts_with("qwen") || row.name == "smollm3") && c.sliding_window)
+        cannot_say(source, "the sliding window of this architecture");
+    const bool always = row.name == "gemma2" || row.name == "gemma3" || row.name == "cohere2";
+    for (size_t i = 0; i < static_cast<size_t>(c.layers); ++i) {
+        const bool is_fourth = (i + 1) % 4 == 0;
+        const bool slides = row.name == "gemma2"                           ? i % 2 == 0
+                            : row.name == "gemma3"                         ? (i + 1) % 6 != 0
+                            : row.name == "olmo2" || row.name == "cohere2" ? !is_fourth
+                                                                           : true;
+        if ((always || c.sliding_window) && (c.window(i) > 0) != slides)
+            cannot_say(source, "this choice of layers with a sliding window");
+        if (row.name == "smollm3" && c.has_rope(i) == is_fourth)
+            cannot_say(source, "this choice of layers without RoPE");
+    }
+}
+
 void check_particular(const ModelSource &source, const ArchitectureName &row) {
     const ModelConfig &c = source.config();
     const int64_t largest = row.name == "gemma2" ? 46 : row.name == "gemma3" ? 62 : 0;
@@ -37,15 +56,9 @@ void check_particular(const ModelSource &source, const ArchitectureName &row) {
         cannot_say(source, "this value of query_pre_attn_scalar");
     if (c.qkv_bias != c.attention_out_bias && row.name == "llama")
         cannot_say(source, "biases in only a part of attention");
-    if (row.name.starts_with("qwen") && c.sliding_window)
-        cannot_say(source, "the sliding window of a Qwen model");
-    for (size_t i = 0; i < c.sliding_layers.size(); ++i) {
-        const bool slides = row.name == "gemma2"   ? i % 2 == 0
-                            : row.name == "gemma3" ? (i + 1) % 6 != 0
-                                                   : true;
-        if (c.sliding_layers[i] != slides)
-            cannot_say(source, "this choice of layers with a sliding window");
-    }
+    check_layers(source, row);
+    if (c.rope_scaling.kind == RopeScaling::Kind::yarn && !c.rope_scaling.truncate)
+        cannot_say(source, "YaRN with truncate: false");
     if (row.name == "gemma3" && c.local_rope_theta.value_or(1e4) != 1e4)
         cannot_say(source, "this value of rope_local_base_freq");
     const Activation activation = row.factor_norms ? Activation::gelu_tanh : Activation::silu;
@@ -55,12 +68,47 @@ void check_particular(const ModelSource &source, const ArchitectureName &row) {
 }
 
 void add_rope(const ModelConfig &c, const std::string &front, GgufWriter &out) {
-    out.add(front + "rope.dimension_count", static_cast<uint32_t>(c.head_dim));
-    out.add(front + "rope.freq_base", static_cast<float>(c.rope_theta));
-    if (c.rope_scaling.kind == RopeScaling::Kind::linear) {
-        out.add(front + "rope.scaling.type", "linear");
-        out.add(front + "rope.scaling.factor", static_cast<float>(c.rope_scaling.factor));
+    const auto number = [&](const char *key, double value) {
+        out.add(front + key, static_cast<float>(value));
+    };
+    out.add(front + "rope.dimension_count", static_cast<uint32_t>(c.rot));
+    number("rope.freq_base", c.rope_theta);
+    const RopeScaling &s = c.rope_scaling;
+    if (s.kind == RopeScaling::Kind::linear || s.kind == RopeScaling::Kind::yarn) {
+        out.add(front + "rope.scaling.type",
+                s.kind == RopeScaling::Kind::linear ? "linear" : "yarn");
+        number("rope.scaling.factor", s.factor);
     }
+    if (s.kind == RopeScaling::Kind::yarn || s.kind == RopeScaling::Kind::longrope)
+        out.add(front + "rope.scaling.original_context_length",
+                static_cast<uint32_t>(s.original_context));
+    if (s.kind == RopeScaling::Kind::longrope)
+        number("rope.scaling.attn_factor", s.attention_factor);
+    if (s.kind != RopeScaling::Kind::yarn) return;
+    number("rope.scaling.yarn_beta_fast", s.beta_fast);
+    number("rope.scaling.yarn_beta_slow", s.beta_slow);
+    if (c.query_scale_beta != 0) number("attention.temperature_scale", c.query_scale_beta);
+    // Readers compute the usual factor of cos and sin. The log multiplier 1 makes the factor 1.
+    // Other factors need attn_factor.
+    const double usual = 1 + 0.1 * std::log(s.factor);
+    if (s.attention_factor == 1) {
+        number("rope.scaling.yarn_log_multiplier", 1);
+    } else if (s.attention_factor != usual)
+        number("rope.scaling.attn_factor", s.attention_factor / usual);
+}
+
+void add_scales(const ModelConfig &c, const ArchitectureName &row, const std::string &front,
+                GgufWriter &out) {
+    const auto number = [&](const char *key, double value) {
+        out.add(front + key, static_cast<float>(value));
+    };
+    if (row.name == "granite") {
+        number("attention.scale", c.attention_scale());
+        number("embedding_scale", c.embedding_scale);
+        number("residual_scale", c.residual_scale);
+        number("logit_scale", 1 / c.logit_scale);
+    }
+    if (row.architecture.starts_with("Cohere")) number("logit_scale", c.logit_scale);
 }
 
 } // namespace
@@ -95,8 +143,11 @@ void add_model_metadata(const ModelSource &source, keel_dtype type, GgufWriter &
     number("attention.head_count_kv", c.kv_heads);
     number("attention.key_length", c.head_dim);
     number("attention.value_length", c.head_dim);
-    out.add(front + "attention.layer_norm_rms_epsilon", static_cast<float>(c.rms_norm_eps));
+    out.add(front + (c.layer_norm ? "attention.layer_norm_epsilon"
+                                  : "attention.layer_norm_rms_epsilon"),
+            static_cast<float>(c.rms_norm_eps));
     add_rope(c, front, out);
+    add_scales(c, row, front, out);
     if (c.sliding_window) number("attention.sliding_window", *c.sliding_window);
     if (c.attention_softcap != 0)
         out.add(front + "attn_logit_softcapping", static_cast<float>(c.attention_softcap));

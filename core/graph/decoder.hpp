@@ -9,8 +9,8 @@ namespace keel {
 // of the graph. number(layer) is the number of the layer in the model.
 class Decoder {
   public:
-    Decoder(ModelWeights &weights, int64_t rope_rows)
-        : weights_(weights), ropes_(weights.config(), rope_rows) {}
+    Decoder(ModelWeights &weights, int64_t rope_rows, int64_t context = 0)
+        : weights_(weights), ropes_(weights.config(), rope_rows, context) {}
 
     const ModelConfig &config() const { return weights_.config(); }
     bool has_embedding() const { return weights_.has_embedding(); }

@@ -16,7 +16,7 @@ int64_t logit_rows(const ModelWeights &weights, const GraphOptions &options) {
 } // namespace
 
 Graph::Graph(Executor &executor, ModelWeights &weights, const GraphOptions &options)
-    : executor_(executor), decoder_(weights, options.rope_rows), options_(options),
+    : executor_(executor), decoder_(weights, options.rope_rows, options.context), options_(options),
       // The workspace gets only shapes now, because the best place for its memory is known after
       // all ops are planned.
       workspace_(weights.config(), executor.device().info().activation_dtype, step_tokens(options),

@@ -2,16 +2,22 @@
 
 #include "base/error.hpp"
 #include "device/device.hpp"
-#include "model/rope_frequencies.hpp"
 
 #include <algorithm>
 #include <cmath>
 
 namespace keel {
+namespace {
 
-RopeTables::RopeTables(std::vector<double> frequencies, int64_t rows, keel_rope_mode mode)
-    : frequencies_(std::move(frequencies)), held_(static_cast<size_t>(rows), -1) {
-    const auto half = static_cast<int64_t>(frequencies_.size());
+keel_rope_mode rope_mode(const ModelConfig &c) {
+    return c.rope_interleaved ? KEEL_ROPE_INTERLEAVED : KEEL_ROPE_HALF_SPLIT;
+}
+
+} // namespace
+
+RopeTables::RopeTables(RopeAngles angles, int64_t rows, keel_rope_mode mode)
+    : angles_(std::move(angles)), held_(static_cast<size_t>(rows), -1) {
+    const auto half = static_cast<int64_t>(angles_.frequencies.size());
     cos_ = Tensor::shape(KEEL_DTYPE_F32, {rows, half});
     sin_ = cos_;
     tables_.cos = cos_.c();
@@ -28,7 +34,6 @@ void RopeTables::place(Device &device, keel_buffer_kind kind) {
 }
 
 void RopeTables::ensure(std::span<const int32_t> positions) {
-    const size_t half = frequencies_.size();
     // One write covers rows that are neighbours in the tables. So the rows of a prefill need one
     // write.
     for (size_t i = 0; i < positions.size();) {
@@ -38,10 +43,10 @@ void RopeTables::ensure(std::span<const int32_t> positions) {
         while (i < positions.size() && row < rows() && positions[i] % rows() == row &&
                held_[static_cast<size_t>(row)] != positions[i]) {
             held_[static_cast<size_t>(row)] = -1; // invalid until the write succeeds
-            for (size_t f = 0; f < half; ++f)
-                scratch_.push_back(static_cast<float>(std::cos(positions[i] * frequencies_[f])));
-            for (size_t f = 0; f < half; ++f)
-                scratch_.push_back(static_cast<float>(std::sin(positions[i] * frequencies_[f])));
+            for (const double f : angles_.frequencies)
+                scratch_.push_back(static_cast<float>(angles_.factor * std::cos(positions[i] * f)));
+            for (const double f : angles_.frequencies)
+                scratch_.push_back(static_cast<float>(angles_.factor * std::sin(positions[i] * f)));
             ++i;
             ++row;
         }
@@ -69,7 +74,7 @@ bool RopeTables::collide(std::span<const int32_t> positions) {
 
 // scratch_ has one row after the other. Each row has its cosines first, then its sines.
 void RopeTables::write_rows(int64_t first, int64_t n) {
-    const size_t half = frequencies_.size();
+    const size_t half = angles_.frequencies.size();
     split_.resize(static_cast<size_t>(n) * half);
     for (const auto &[tensor, at] : {std::pair{&cos_, size_t{0}}, std::pair{&sin_, half}}) {
         for (size_t r = 0; r < static_cast<size_t>(n); ++r) {
@@ -80,22 +85,19 @@ void RopeTables::write_rows(int64_t first, int64_t n) {
     }
 }
 
-LayerRopes::LayerRopes(const ModelConfig &c, int64_t rows)
-    : config_(c),
-      all_(rope_frequencies(c.rope_theta, c.head_dim, c.rope_scaling), rows, KEEL_ROPE_HALF_SPLIT) {
-    if (!c.local_rope_theta) return;
-    local_.emplace(rope_frequencies(*c.local_rope_theta, c.head_dim, {}), rows,
-                   KEEL_ROPE_HALF_SPLIT);
+LayerRopes::LayerRopes(const ModelConfig &c, int64_t rows, int64_t context)
+    : config_(c), all_(model_rope(c, context), rows, rope_mode(c)) {
+    if (c.has_two_ropes()) own_.emplace(own_rope(c), rows, rope_mode(c));
 }
 
 void LayerRopes::place(Device &device, keel_buffer_kind kind) {
     all_.place(device, kind);
-    if (local_) local_->place(device, kind);
+    if (own_) own_->place(device, kind);
 }
 
 void LayerRopes::ensure(std::span<const int32_t> positions) {
     all_.ensure(positions);
-    if (local_) local_->ensure(positions);
+    if (own_) own_->ensure(positions);
 }
 
 } // namespace keel

@@ -25,6 +25,7 @@ struct TapHand {
         PlannedOp *tapped = is_changed(tag.role) ? tap_ops->find(form, layer, tag.role) : nullptr;
         executor.run(tapped != nullptr ? *tapped : *op, args);
     }
+    void again() { --next; }
     // Returns true if the op must write more than the plain op.
     bool is_changed(Role role) const {
         if (tap_ops == nullptr) return false;
@@ -45,6 +46,7 @@ size_t plain_decodes(std::span<const Segment> segments) {
 // Also plans a call for the layers with a window, because the backend can accept one kind of layer
 // and refuse the other.
 void SegmentAttention::settle_together(uint32_t sequences, const keel_batch_kv &kv) {
+    if (decoder_.config().query_scale_beta != 0) return; // the call has one scale for all sequences
     for (size_t i = 0; i < decoder_.layers(); ++i) {
         const bool is_first = i == 0 || (decoder_.window(i) > 0) != (decoder_.window(i - 1) > 0);
         if (!is_first) continue;
@@ -108,6 +110,7 @@ void SegmentAttention::attend(size_t layer, const Segment &segment, uint32_t row
     const auto number = static_cast<uint32_t>(layer);
     const StepTap::Places places =
         segment.tap != nullptr ? segment.tap->places(number) : StepTap::Places{};
+    call.host_at = segment.positions;
     call.add(places);
     const bool is_decode = m == 1;
     TapHand hand{executor_,

@@ -15,6 +15,10 @@ inline keel_embed_args embed_args(const ModelConfig &c, const Tensor &ids, const
     return a;
 }
 
+inline keel_op norm_op(const ModelConfig &c) {
+    return c.layer_norm ? KEEL_OP_LAYER_NORM : KEEL_OP_RMS_NORM;
+}
+
 inline keel_norm_args norm_args(const ModelConfig &c, const Tensor &x, const Tensor &weight,
                                 const Tensor &out) {
     keel_norm_args a = {KEEL_HEADER(keel_norm_args)};
@@ -41,6 +45,23 @@ inline keel_elementwise_args add_args(const Tensor &a, const Tensor &b) {
     e.a = a.c();
     e.b = b.c();
     e.out = a.c();
+    return e;
+}
+
+// a += factor * b.
+inline keel_elementwise_args scaled_add_args(const Tensor &a, const Tensor &b, double factor) {
+    keel_elementwise_args e = {KEEL_HEADER(keel_elementwise_args)};
+    e.a = b.c();
+    e.out = a.c();
+    e.factor = static_cast<float>(factor);
+    return e;
+}
+
+// q *= factor.
+inline keel_elementwise_args scale_args(const Tensor &q, double factor) {
+    keel_elementwise_args e = {KEEL_HEADER(keel_elementwise_args)};
+    e.a = e.out = q.c();
+    e.factor = static_cast<float>(factor);
     return e;
 }
 
@@ -76,7 +97,8 @@ struct AttentionCall {
     // Changes the args so that the ops also write by-products to `places`.
     void add(const StepTap::Places &places);
 
-    Tensor q, k, v, heads, at; // `at`: the positions
+    Tensor q, k, v, heads, at;        // `at`: the positions
+    std::span<const int32_t> host_at; // the positions, if they are known; empty while planning
     keel_qkv_args prepare = {KEEL_HEADER(keel_qkv_args)};
     keel_attention_args attention = {KEEL_HEADER(keel_attention_args)};
 };

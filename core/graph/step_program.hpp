@@ -35,9 +35,25 @@ inline OpTag layer_tag(const Decoder &d, size_t layer, Role role) {
     return {StepForm::none, role, static_cast<int32_t>(d.number(layer))};
 }
 
+// For models that scale queries by their position. The scale changes only every query_scale_context
+// positions, so there is an op for each run of rows with one scale.
+template <typename Hand>
+void walk_query_scales(const Decoder &d, size_t layer, const AttentionCall &call, Hand &hand) {
+    const auto rows = static_cast<uint32_t>(call.q.dim(0));
+    for (uint32_t first = 0, end = 0; first < rows; first = end) {
+        if (first > 0) hand.again();
+        const double scale = call.host_at.empty() ? 1 : d.config().query_scale(call.host_at[first]);
+        end = call.host_at.empty() ? rows : first + 1;
+        while (end < rows && d.config().query_scale(call.host_at[end]) == scale) ++end;
+        const Tensor q = call.q.rows(first, end - first);
+        hand(layer_tag(d, layer, Role::query_scale), KEEL_OP_SCALE, scale_args(q, scale));
+    }
+}
+
 // A layer's ops between its projections.
 template <typename Hand>
 void walk_attention(const Decoder &d, size_t layer, const AttentionCall &call, Hand &hand) {
+    if (d.config().query_scale_beta != 0) walk_query_scales(d, layer, call, hand);
     hand(layer_tag(d, layer, Role::qkv_prepare), KEEL_OP_QKV_PREPARE, call.prepare);
     hand(layer_tag(d, layer, Role::attention), KEEL_OP_ATTENTION, call.attention);
 }
@@ -59,8 +75,8 @@ void walk_parts(OpTag tag, RowParts &parts, const Tensor &x, const Tensor &bias,
     }
 }
 
-// The product with a matrix whose result is added to the residual stream. Models with post_norms
-// normalize the result first.
+// The product with a matrix whose result is added to the residual stream. Some models first
+// normalize the result (post_norms) or multiply it by a number (residual_scale).
 struct ResidualProduct {
     Role product, norm, add;
     Weight *weight;
@@ -70,13 +86,30 @@ struct ResidualProduct {
 template <typename Hand>
 void walk_residual(const Decoder &d, const StepRows &rows, size_t layer, const Tensor &x,
                    const ResidualProduct &p, Hand &hand) {
-    const bool post_norms = d.config().post_norms;
+    const ModelConfig &c = d.config();
+    const bool is_direct = !c.post_norms && c.residual_scale == 1;
     hand(layer_tag(d, layer, p.product), KEEL_OP_MATMUL,
-         matmul_args(x, p.bias, post_norms ? rows.h : rows.x, !post_norms), p.weight);
-    if (!post_norms) return;
-    hand(layer_tag(d, layer, p.norm), KEEL_OP_RMS_NORM,
-         norm_args(d.config(), rows.h, p.norm_weight, rows.h));
-    hand(layer_tag(d, layer, p.add), KEEL_OP_ADD, add_args(rows.x, rows.h));
+         matmul_args(x, p.bias, is_direct ? rows.x : rows.h, is_direct), p.weight);
+    if (is_direct) return;
+    if (c.post_norms)
+        hand(layer_tag(d, layer, p.norm), norm_op(c), norm_args(c, rows.h, p.norm_weight, rows.h));
+    if (c.residual_scale == 1) {
+        hand(layer_tag(d, layer, p.add), KEEL_OP_ADD, add_args(rows.x, rows.h));
+    } else {
+        hand(layer_tag(d, layer, p.add), KEEL_OP_SCALED_ADD,
+             scaled_add_args(rows.x, rows.h, c.residual_scale));
+    }
+}
+
+// The norms on queries and keys that are computed over all heads together. Norms on single heads
+// are a part of KEEL_OP_QKV_PREPARE.
+template <typename Hand>
+void walk_joint_norms(const Decoder &d, const StepRows &rows, size_t layer, Hand &hand) {
+    const ModelConfig &c = d.config();
+    const LayerWeights &w = d.layer(layer);
+    const Tensor q = rows.qkv.columns(0, c.q_size()), k = rows.qkv.columns(c.q_size(), c.kv_size());
+    hand(layer_tag(d, layer, Role::q_norm), KEEL_OP_RMS_NORM, norm_args(c, q, w.q_norm, q));
+    hand(layer_tag(d, layer, Role::k_norm), KEEL_OP_RMS_NORM, norm_args(c, k, w.k_norm, k));
 }
 
 template <typename Hand>
@@ -84,16 +117,19 @@ void walk_layer(const Decoder &d, const StepRows &rows, size_t layer, Hand &hand
     const ModelConfig &c = d.config();
     LayerWeights &w = d.layer(layer);
     const auto tag = [&](Role role) { return layer_tag(d, layer, role); };
-    hand(tag(Role::attention_norm), KEEL_OP_RMS_NORM,
-         norm_args(c, rows.x, w.attention_norm, rows.h));
-    walk_parts(tag(Role::qkv), w.qkv, rows.h, w.qkv_bias, rows.qkv, hand);
+    const Tensor &in = c.pre_norms ? rows.h : rows.x; // of attention and of feed-forward
+    if (c.pre_norms)
+        hand(tag(Role::attention_norm), norm_op(c), norm_args(c, rows.x, w.attention_norm, rows.h));
+    walk_parts(tag(Role::qkv), w.qkv, in, w.qkv_bias, rows.qkv, hand);
+    if (c.qk_norm_joint) walk_joint_norms(d, rows, layer, hand);
     hand.attend(layer);
     walk_residual(d, rows, layer, rows.attention,
                   {Role::attention_out, Role::post_attention_norm, Role::attention_add,
                    w.attention_out.get(), w.attention_out_bias, w.post_attention_norm},
                   hand);
-    hand(tag(Role::ffn_norm), KEEL_OP_RMS_NORM, norm_args(c, rows.x, w.ffn_norm, rows.h));
-    walk_parts(tag(Role::gate_up), w.gate_up, rows.h, w.gate_up_bias, rows.gate_up, hand);
+    if (c.pre_norms && !c.parallel_blocks) // with parallel blocks, h still has the norm of x
+        hand(tag(Role::ffn_norm), norm_op(c), norm_args(c, rows.x, w.ffn_norm, rows.h));
+    walk_parts(tag(Role::gate_up), w.gate_up, in, w.gate_up_bias, rows.gate_up, hand);
     hand(tag(Role::activation), activation_op(c), gate_args(c, rows.gate, rows.up, rows.act));
     walk_residual(d, rows, layer, rows.act,
                   {Role::down, Role::post_ffn_norm, Role::ffn_add, w.down.get(), w.down_bias,
@@ -109,7 +145,7 @@ void walk_output(const Decoder &d, const Workspace &w, std::span<const RowRange>
     uint32_t n = 0;
     for (const RowRange &range : logits) {
         if (n > 0) hand.again();
-        hand({.role = Role::final_norm}, KEEL_OP_RMS_NORM,
+        hand({.role = Role::final_norm}, norm_op(d.config()),
              norm_args(d.config(), w.x.rows(range.first, range.count), d.weights().final_norm(),
                        w.h.rows(n, range.count)));
         n += range.count;

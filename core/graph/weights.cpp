@@ -127,9 +127,9 @@ class ModelWeights::Loader {
         return parts;
     }
 
-    // Joins f32 vectors to one tensor, and adds `offset` to each element. The tensor is empty if
-    // the model has no such weight.
-    Tensor vectors(const WeightParts &weight_parts, double offset = 0) {
+    // Joins f32 vectors to one tensor, adds `offset` to each element, and multiplies it by `scale`.
+    // The tensor is empty if the model has no such weight.
+    Tensor vectors(const WeightParts &weight_parts, double offset = 0, double scale = 1) {
         if (weight_parts.empty()) return {};
         std::vector<float> values;
         for (const auto &[name, n] : weight_parts.parts) {
@@ -141,6 +141,9 @@ class ModelWeights::Loader {
         }
         if (offset != 0) {
             for (float &value : values) value += static_cast<float>(offset);
+        }
+        if (scale != 1) {
+            for (float &value : values) value = static_cast<float>(value * scale);
         }
         Tensor out = Tensor::allocate(executor_.device(), KEEL_DTYPE_F32,
                                       {static_cast<int64_t>(values.size())}, executor_.placement());
@@ -251,7 +254,8 @@ ModelWeights::ModelWeights(Executor &executor, std::shared_ptr<const ModelSource
         load.layer(layer_parts(c, i), fmt::format("layer {}: ", i), c.norm_offset,
                    layers_.emplace_back());
     if (!ends) return;
-    final_norm_ = load.vectors(model.final_norm, c.norm_offset);
+    // The norm's factor also scales the logits, because the output projection is linear.
+    final_norm_ = load.vectors(model.final_norm, c.norm_offset, c.logit_scale);
     output_ = load.matrix("output", model.output);
 }
 

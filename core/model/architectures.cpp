@@ -9,9 +9,11 @@
 namespace keel {
 namespace {
 
-constexpr std::array<const Architecture *, 7> table = {
-    &arch::llama, &arch::mistral, &arch::qwen2,  &arch::qwen3,
-    &arch::gemma, &arch::gemma2,  &arch::gemma3,
+constexpr std::array<const Architecture *, 18> table = {
+    &arch::llama, &arch::mistral, &arch::ministral, &arch::ministral3, &arch::qwen2,
+    &arch::qwen3, &arch::gemma,   &arch::gemma2,    &arch::gemma3,     &arch::smollm3,
+    &arch::phi3,  &arch::olmo2,   &arch::olmo3,     &arch::granite,    &arch::glm,
+    &arch::glm4,  &arch::cohere,  &arch::cohere2,
 };
 
 constexpr std::string_view experts = "its feed-forward network is a mixture of experts";

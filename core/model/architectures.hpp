@@ -28,6 +28,14 @@ struct ConfigDefaults {
     double rope_theta = 10000;
     double local_rope_theta = 0; // 0: all layers have one theta
     bool tied_embeddings = false;
+    // "partial_rotary_factor": the share of each head that RoPE rotates. 0: the architecture
+    // rotates whole heads, and a config with another share is refused.
+    double rotary_factor = 0;
+    // RoPE's object may have "llama_4_scaling_beta", a factor of queries that depends on the
+    // position.
+    bool scales_queries = false;
+    const char *norm_eps_key = "rms_norm_eps";
+    double norm_eps = 1e-6;
     const char *activation_key = "hidden_act";
     std::string_view activation = "silu";
 };
@@ -42,6 +50,9 @@ struct LayerNames {
     std::string_view ffn_norm = "post_attention_layernorm";
     std::string_view gate = "mlp.gate_proj", up = "mlp.up_proj", down = "mlp.down_proj";
     std::string_view post_ffn_norm; // only if the model has post_norms
+    // Tensors that hold the rows of several matrices, one after the other. Empty: each matrix is a
+    // tensor.
+    std::string_view qkv, gate_up;
 };
 
 // A model architecture that Keel can run. It describes how the architecture's config.json is read.

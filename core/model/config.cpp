@@ -3,6 +3,7 @@
 #include "base/display.hpp"
 #include "base/error.hpp"
 #include "model/config_reader.hpp"
+#include "model/config_rope.hpp"
 #include "platform/paths.hpp"
 
 #include <algorithm>
@@ -47,103 +48,6 @@ const Architecture *read_architecture(const ConfigReader &in) {
     if (!type.empty()) refuse_architecture(in, "model_type", type);
     in.fail("architectures",
             fmt::format("expected one of: {}; found nothing", architecture_names()));
-}
-
-// Reads both forms: rope_scaling {type | rope_type, ...}, or the newer rope_parameters, which also
-// holds rope_theta.
-RopeScaling read_scaling(const ConfigReader &rope) {
-    const char *key = rope.has("rope_type") ? "rope_type" : "type";
-    const std::string type = rope.text(key, "default");
-    RopeScaling scaling;
-    if (type == "default") {
-        rope.only({"type", "rope_type", "rope_theta", "partial_rotary_factor"});
-    } else if (type == "linear") {
-        rope.only({"type", "rope_type", "rope_theta", "partial_rotary_factor", "factor"});
-        scaling.kind = RopeScaling::Kind::linear;
-        scaling.factor = rope.number("factor", 1, 1e6);
-    } else if (type == "llama3") {
-        rope.only({"type", "rope_type", "rope_theta", "partial_rotary_factor", "factor",
-                   "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"});
-        scaling.kind = RopeScaling::Kind::llama3;
-        scaling.factor = rope.number("factor", 1, 1e6);
-        scaling.low_freq_factor = rope.number("low_freq_factor", 1e-6, 1e6);
-        scaling.high_freq_factor = rope.number("high_freq_factor", 1e-6, 1e6);
-        scaling.original_context = rope.integer("original_max_position_embeddings", 1, max_context);
-        if (scaling.high_freq_factor <= scaling.low_freq_factor) {
-            rope.refuse("high_freq_factor",
-                        fmt::format("more than low_freq_factor ({})", scaling.low_freq_factor));
-        }
-    } else {
-        rope.fail(key,
-                  fmt::format("'{}' scaling is not supported; supported: default, linear, llama3",
-                              printable(type)));
-    }
-    return scaling;
-}
-
-bool same(const RopeScaling &a, const RopeScaling &b) {
-    return a.kind == b.kind && a.factor == b.factor && a.low_freq_factor == b.low_freq_factor &&
-           a.high_freq_factor == b.high_freq_factor && a.original_context == b.original_context;
-}
-
-void check_full_rotation(const ConfigReader &in) {
-    if (in.number("partial_rotary_factor", 0, 1, 1) != 1) {
-        in.fail("partial_rotary_factor",
-                "RoPE on only a part of each head is not supported; expected 1");
-    }
-}
-
-constexpr double low_theta = 1;
-constexpr double high_theta = 1e12;
-
-// The layers with a window may have their own theta, without scaling. The key is
-// "rope_local_base_freq". The newer form has an object for each kind of layer.
-void read_local_rope(const ConfigReader &in, const std::optional<ConfigReader> &newer,
-                     ModelConfig &config) {
-    const double fallback = config.architecture->defaults.local_rope_theta;
-    if (fallback == 0) return;
-    config.local_rope_theta = in.number("rope_local_base_freq", low_theta, high_theta, fallback);
-    if (!newer) return;
-    config.local_rope_theta =
-        newer->number("rope_theta", low_theta, high_theta, *config.local_rope_theta);
-    if (read_scaling(*newer).kind != RopeScaling::Kind::none)
-        newer->fail("rope_type", "RoPE scaling in the layers with an attention window is not "
-                                 "supported; expected default");
-}
-
-void read_rope(const ConfigReader &in, ModelConfig &config) {
-    auto newer = in.object("rope_parameters");
-    std::optional<ConfigReader> local;
-    if (newer && config.architecture->defaults.local_rope_theta != 0 &&
-        newer->has("full_attention")) {
-        newer->only({"full_attention", "sliding_attention"});
-        local = newer->object("sliding_attention");
-        newer = newer->object("full_attention");
-    }
-    const auto older = in.object("rope_scaling");
-    check_full_rotation(in);
-    for (const auto &part : {newer, older, local}) {
-        if (part) check_full_rotation(*part);
-    }
-    read_local_rope(in, local, config);
-    config.rope_theta =
-        in.number("rope_theta", low_theta, high_theta, config.architecture->defaults.rope_theta);
-    if (newer && newer->has("rope_theta")) {
-        const double theta = newer->number("rope_theta", low_theta, high_theta);
-        if (in.has("rope_theta") && theta != config.rope_theta) {
-            newer->refuse("rope_theta",
-                          fmt::format("the same as rope_theta at the top ({})", config.rope_theta));
-        }
-        config.rope_theta = theta;
-    }
-    if (older) config.rope_scaling = read_scaling(*older);
-    if (newer) {
-        const RopeScaling scaling = read_scaling(*newer);
-        if (older && !same(scaling, config.rope_scaling)) {
-            in.fail("rope_parameters", "contradicts rope_scaling; remove one of the two");
-        }
-        config.rope_scaling = scaling;
-    }
 }
 
 void read_sizes(const ConfigReader &in, ModelConfig &config) {
@@ -229,8 +133,15 @@ void check_not_quantized(const ConfigReader &in) {
 
 } // namespace
 
+double ModelConfig::query_scale(int64_t position) const {
+    if (query_scale_beta == 0) return 1;
+    const auto contexts = static_cast<double>(position / query_scale_context);
+    return 1 + query_scale_beta * std::log(1 + contexts);
+}
+
 double ModelConfig::attention_scale() const {
-    return 1 / std::sqrt(query_scalar.value_or(static_cast<double>(head_dim)));
+    return attention_multiplier.value_or(
+        1 / std::sqrt(query_scalar.value_or(static_cast<double>(head_dim))));
 }
 
 uint64_t ModelConfig::parameter_count() const {
@@ -240,7 +151,10 @@ uint64_t ModelConfig::parameter_count() const {
         (qkv_bias ? q_size() + 2 * kv_size() : 0) + (attention_out_bias ? hidden_size : 0);
     const int64_t mlp = 3 * hidden_size * intermediate_size;
     const int64_t mlp_biases = mlp_bias ? 2 * intermediate_size + hidden_size : 0;
-    const int64_t norms = (post_norms ? 4 : 2) * hidden_size + (qk_norm ? 2 * head_dim : 0);
+    const int64_t blocks = (pre_norms ? (parallel_blocks ? 1 : 2) : 0) + (post_norms ? 2 : 0);
+    const int64_t norms = blocks * hidden_size + (qk_norm_joint ? q_size() + kv_size()
+                                                  : qk_norm     ? 2 * head_dim
+                                                                : 0);
     const int64_t layer = attention + attention_biases + mlp + mlp_biases + norms;
     const int64_t embeddings = vocab_size * hidden_size * (tied_embeddings ? 1 : 2);
     return static_cast<uint64_t>(layers * layer + embeddings + hidden_size);
@@ -260,8 +174,8 @@ ModelConfig parse_model_config(const JsonDocument &document) {
     config.activation = read_activation(in, defaults);
     config.tied_embeddings = in.boolean("tie_word_embeddings", defaults.tied_embeddings);
     read_sizes(in, config);
-    config.rms_norm_eps = in.number("rms_norm_eps", 1e-12, 1, 1e-6);
-    read_rope(in, config);
+    config.rms_norm_eps = in.number(defaults.norm_eps_key, 1e-12, 1, defaults.norm_eps);
+    model::read_rope(in, config);
     config.architecture->read(in, config);
     check_parameter_count(in, config);
     read_tokens(in, config);

@@ -17,17 +17,29 @@ class JsonDocument;
 struct RopeScaling {
     enum class Kind {
         none,
-        linear,  // positions are divided by factor
-        llama3,  // low frequencies are divided by factor, high frequencies are kept, and the
-                 // divisor changes linearly in between
-        factors, // each frequency is divided by its own factor; only GGUF files have such factors
+        linear,   // positions are divided by factor
+        llama3,   // low frequencies are divided by factor, high frequencies are kept, and the
+                  // divisor changes linearly in between
+        factors,  // each frequency is divided by its own factor; only GGUF files have such factors
+        yarn,     // low frequencies are divided by factor, high frequencies are kept, and the
+                  // pairs in between are interpolated; cos and sin are multiplied by a number
+        longrope, // each frequency is divided by its own factor. There is a list of factors for
+                  // contexts up to original_context, and a list for longer contexts
     };
     Kind kind = Kind::none;
-    double factor = 1;            // >= 1; for linear and llama3
-    double low_freq_factor = 1;   // for llama3
-    double high_freq_factor = 1;  // for llama3; > low_freq_factor
-    int64_t original_context = 0; // for llama3: original_max_position_embeddings, in tokens
-    std::vector<double> factors;  // for factors: [head_dim / 2]
+    double factor = 1;           // >= 1; for linear, llama3 and yarn
+    double low_freq_factor = 1;  // for llama3
+    double high_freq_factor = 1; // for llama3; > low_freq_factor
+    // for llama3, yarn and longrope: original_max_position_embeddings, in tokens
+    int64_t original_context = 0;
+    std::vector<double> factors;      // for factors and for longrope's short contexts: [rot / 2]
+    std::vector<double> long_factors; // for longrope's long contexts: [rot / 2]
+    double attention_factor = 1;      // for yarn and longrope: cos and sin are multiplied by it
+    double beta_fast = 32, beta_slow = 1; // for yarn: rotations within the original context at
+                                          // which the interpolation begins and ends
+    bool truncate = true; // for yarn: the ends of the interpolation are whole numbers of pairs
+
+    bool operator==(const RopeScaling &) const = default;
 };
 
 // The checked content of a config.json. Every number is in a plausible range. Products (elements of
@@ -42,28 +54,48 @@ struct ModelConfig {
     int64_t heads = 0;    // number of query heads
     int64_t kv_heads = 0; // a divisor of heads
     int64_t head_dim = 0; // an even number
+    int64_t rot = 0;      // number of elements of a head that RoPE rotates; even, at most head_dim
     int64_t vocab_size = 0;
     int64_t max_positions = 0; // context length in tokens for which the model was made
-    double rms_norm_eps = 0;
+    double rms_norm_eps = 0;   // added under the square root of all norms
     double rope_theta = 0;
     RopeScaling rope_scaling;
+    // true: RoPE rotates neighbouring elements of a head together; false: the elements i and
+    // i + rot / 2
+    bool rope_interleaved = false;
     bool tied_embeddings = false; // the output projection is the embedding matrix
 
     // Differences between architectures. The defaults are those of Llama 2.
     bool qkv_bias = false;           // the q, k and v projections have biases
     bool attention_out_bias = false; // the projection after attention has a bias
     bool mlp_bias = false;
-    bool qk_norm = false; // RMS norm on each head's query and key before RoPE
-    // RMS norms on the outputs of attention and feed-forward, before they are added to the residual
+    bool qk_norm = false; // RMS norms on queries and keys before RoPE
+    // The norms on queries and keys: true: one norm over the elements of all heads together; false:
+    // a norm on each head
+    bool qk_norm_joint = false;
+    bool pre_norms = true; // norms on the inputs of attention and feed-forward
+    // Norms on the outputs of attention and feed-forward, before they are added to the residual
     // stream
     bool post_norms = false;
+    bool layer_norm = false; // norms are layer norms without bias; false: RMS norms
+    // Attention and feed-forward have the same input, after one norm, and both are added to it
+    bool parallel_blocks = false;
     double norm_offset =
         0; // added to the weights of all norms at load: 1 if files store w and the factor is 1 + w
     Activation activation = Activation::silu;
     double embedding_scale = 1; // embeddings are multiplied by this number; the output projection
                                 // is not
+    // the outputs of attention and feed-forward are multiplied by this number before they are added
+    // to the residual stream
+    double residual_scale = 1;
+    double logit_scale = 1; // the model's logits are multiplied by this number
     // attention logits are divided by its square root; if absent, by the square root of head_dim
     std::optional<double> query_scalar;
+    std::optional<double> attention_multiplier; // factor of q . k; if present, instead of the above
+    // Queries are multiplied by 1 + beta * ln(1 + floor(position / context)). beta 0: they are not.
+    double query_scale_beta = 0;
+    int64_t query_scale_context = 0; // in tokens
+    double query_scale(int64_t position) const;
     double attention_softcap = 0; // the c of c * tanh(logit / c) in attention; 0: no cap
     double logit_softcap = 0;     // the c of c * tanh(logit / c) on the model's logits; 0: no cap
     // in the layers with a window, a query attends to keys that are less than this number of
@@ -73,6 +105,7 @@ struct ModelConfig {
     std::vector<bool> sliding_layers;
     std::optional<double>
         local_rope_theta; // theta of the layers with a window, which then have no RoPE scaling
+    std::vector<bool> no_rope_layers; // [layers]; true for layers without RoPE; empty: all have it
 
     std::optional<int64_t> bos_id;
     std::vector<int64_t> eos_ids; // ascending, without duplicates; may be empty
@@ -87,7 +120,14 @@ struct ModelConfig {
         return layer < sliding_layers.size() && sliding_layers[layer] ? sliding_window.value_or(0)
                                                                       : 0;
     }
-    bool has_local_rope(size_t layer) const { return local_rope_theta && window(layer) > 0; }
+    bool has_rope(size_t layer) const {
+        return layer >= no_rope_layers.size() || !no_rope_layers[layer];
+    }
+    // Returns true if the layer has its own RoPE frequencies, or no RoPE: see own_rope().
+    bool has_own_rope(size_t layer) const {
+        return !has_rope(layer) || (local_rope_theta && window(layer) > 0);
+    }
+    bool has_two_ropes() const { return local_rope_theta || !no_rope_layers.empty(); }
     // Number of weights of the whole model. A tied matrix counts once.
     uint64_t parameter_count() const;
 };

@@ -59,6 +59,16 @@ std::vector<int64_t> ConfigReader::integers(const char *key, int64_t low, int64_
     return out;
 }
 
+std::vector<double> ConfigReader::numbers(const char *key, double low, double high,
+                                          size_t count) const {
+    const auto value = object_.find(key);
+    if (!value) return {};
+    std::vector<double> out;
+    for (size_t i = 0; i < value->size(count); ++i)
+        out.push_back(value->element(i).number(low, high));
+    return out;
+}
+
 std::vector<std::string> ConfigReader::texts(const char *key, size_t count) const {
     const auto value = object_.find(key);
     if (!value) return {};

@@ -33,6 +33,8 @@ class ConfigReader {
     std::string text(const char *key, std::string_view fallback) const;
     // One integer, or an array of at most `count` integers. Empty if the key is absent.
     std::vector<int64_t> integers(const char *key, int64_t low, int64_t high, size_t count) const;
+    // An array of at most `count` numbers. Empty if the key is absent.
+    std::vector<double> numbers(const char *key, double low, double high, size_t count) const;
     std::vector<std::string> texts(const char *key, size_t count) const;
     // Returns the object that is the value of `key`, if there is one.
     std::optional<ConfigReader> object(const char *key) const;

@@ -19,14 +19,28 @@ std::vector<std::string> architecture_facts(const ModelConfig &c) {
         facts.emplace_back(c.attention_out_bias ? "biases on q, k, v and the attention output"
                                                 : "biases on q, k, v");
     if (c.mlp_bias) facts.emplace_back("biases in the feed-forward");
-    if (c.qk_norm) facts.emplace_back("norms on queries and keys");
-    if (c.post_norms) facts.emplace_back("norms after attention and feed-forward");
+    if (c.qk_norm)
+        facts.emplace_back(c.qk_norm_joint ? "norms on queries and keys, over all heads together"
+                                           : "norms on queries and keys");
+    if (c.post_norms)
+        facts.emplace_back(c.pre_norms ? "norms after attention and feed-forward"
+                                       : "norms after attention and feed-forward, none before");
+    if (c.layer_norm) facts.emplace_back("layer norms");
+    if (c.parallel_blocks) facts.emplace_back("attention and feed-forward in parallel");
     if (c.activation != Activation::silu)
         facts.emplace_back(c.activation == Activation::gelu ? "GELU" : "GELU (tanh)");
     if (c.embedding_scale != 1)
         facts.push_back(fmt::format("embeddings times {:.6g}", c.embedding_scale));
     if (c.query_scalar && *c.query_scalar != static_cast<double>(c.head_dim))
         facts.push_back(fmt::format("attention scaled by 1/sqrt({:.6g})", *c.query_scalar));
+    if (c.attention_multiplier)
+        facts.push_back(fmt::format("attention scaled by {:.6g}", *c.attention_multiplier));
+    if (c.query_scale_beta != 0)
+        facts.push_back(fmt::format("queries scaled by the position, from {} tokens on",
+                                    c.query_scale_context));
+    if (c.residual_scale != 1)
+        facts.push_back(fmt::format("attention and feed-forward times {:.6g}", c.residual_scale));
+    if (c.logit_scale != 1) facts.push_back(fmt::format("logits times {:.6g}", c.logit_scale));
     if (c.attention_softcap > 0)
         facts.push_back(fmt::format("attention capped at {:.6g}", c.attention_softcap));
     if (c.logit_softcap > 0)
@@ -38,15 +52,25 @@ std::string rope_text(const ModelConfig &m) {
     std::string text = fmt::format("theta {}", m.rope_theta);
     if (m.local_rope_theta)
         text += fmt::format(" ({} in layers with a window)", *m.local_rope_theta);
-    switch (m.rope_scaling.kind) {
+    if (m.rot != m.head_dim) text += fmt::format(", {} of {} elements", m.rot, m.head_dim);
+    if (m.rope_interleaved) text += ", neighbouring pairs";
+    const auto without = std::count(m.no_rope_layers.begin(), m.no_rope_layers.end(), true);
+    if (without > 0) text += fmt::format(", none in {} of {} layers", without, m.layers);
+    const RopeScaling &s = m.rope_scaling;
+    switch (s.kind) {
     case RopeScaling::Kind::none: return text + ", no scaling";
-    case RopeScaling::Kind::linear:
-        return text + fmt::format(", linear scaling by {}", m.rope_scaling.factor);
+    case RopeScaling::Kind::linear: return text + fmt::format(", linear scaling by {}", s.factor);
     case RopeScaling::Kind::factors: return text + ", a scaling factor per frequency";
-    case RopeScaling::Kind::llama3: break;
+    case RopeScaling::Kind::llama3:
+        return text +
+               fmt::format(", Llama 3 scaling by {} from {} tokens", s.factor, s.original_context);
+    case RopeScaling::Kind::yarn:
+        return text + fmt::format(", YaRN by {} from {} tokens, times {:.6g}", s.factor,
+                                  s.original_context, s.attention_factor);
+    case RopeScaling::Kind::longrope: break;
     }
-    return text + fmt::format(", Llama 3 scaling by {} from {} tokens", m.rope_scaling.factor,
-                              m.rope_scaling.original_context);
+    return text + fmt::format(", LongRoPE with other factors above {} tokens, times {:.6g}",
+                              s.original_context, s.attention_factor);
 }
 
 std::map<std::string, TensorSum> sums_by_dtype(const ModelSource &source) {

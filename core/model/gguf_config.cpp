@@ -1,12 +1,10 @@
 #include "base/display.hpp"
 #include "base/error.hpp"
 #include "base/json_reader.hpp"
-#include "model/gguf_model.hpp"
+#include "model/gguf_reader.hpp"
 #include "model/rope_frequencies.hpp"
-#include "numbers/convert.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -16,34 +14,11 @@ namespace {
 
 using nlohmann::json;
 
-constexpr uint64_t max_layers = 4096;
-
-// The shortest decimal number that reads as this float. So 1e-05f becomes the 1e-05 of a
-// config.json, not the double that is nearest to the float.
-double as_written(float value) {
-    const std::string text = fmt::format("{}", value);
-    double result = value;
-    std::from_chars(text.data(), text.data() + text.size(), result);
-    return result;
-}
-
 // Makes the object of a config.json from metadata. Remembers the GGUF key of each key of the
 // config.
-class ConfigMaker {
+class ConfigMaker : MetadataReader {
   public:
-    explicit ConfigMaker(std::span<const GgufFile> files) : files_(files), file_(files.front()) {
-        const auto name = file_.text("general.architecture");
-        if (!name) {
-            throw_error(ErrorKind::input,
-                        "{}: metadata key 'general.architecture' is missing; is this a model?",
-                        file_.name());
-        }
-        architecture_ = find_by_name(*name);
-        if (architecture_ == nullptr) {
-            file_.fail("general.architecture", fmt::format("'{}' is not supported; supported: {}",
-                                                           printable(*name), architecture_names()));
-        }
-    }
+    explicit ConfigMaker(std::span<const GgufFile> files) : MetadataReader(files) {}
 
     ModelConfig make() {
         config_["architectures"] = {architecture_name()};
@@ -58,59 +33,16 @@ class ConfigMaker {
     }
 
   private:
-    std::string key(std::string_view rest) const {
-        return fmt::format("{}.{}", architecture_->name, rest);
-    }
-
-    struct Found {
-        const GgufFile *file = nullptr;
-        const GgufTensor *tensor = nullptr; // NULL if there is none
-    };
-    Found find(std::string_view name) const {
-        for (const GgufFile &file : files_) {
-            for (const GgufTensor &t : file.tensors()) {
-                if (t.name == name) return {&file, &t};
-            }
-        }
-        return {};
-    }
-    const GgufTensor *tensor(std::string_view name) const { return find(name).tensor; }
-    // The number of rows of a matrix. nullopt if no matrix has this name.
-    std::optional<int64_t> rows_of(std::string_view name) const {
-        const GgufTensor *matrix = tensor(name);
-        if (matrix == nullptr || matrix->shape.size() != 2) return std::nullopt;
-        return matrix->shape[0];
-    }
-
-    // GGUF files of Mistral and Llama have the same architecture name. Only a window makes a file a
-    // Mistral.
+    // GGUF files of Mistral and Llama have the same architecture name, and so do OLMo 2 and OLMo 3.
+    // Only a window makes a file a Mistral or an OLMo 3.
     std::string architecture_name() const {
-        const bool window =
-            architecture_->name == "llama" && file_.has(key("attention.sliding_window"));
-        return window ? "MistralForCausalLM" : std::string(architecture_->architecture);
+        const bool has_window = file_.has(key("attention.sliding_window"));
+        if (has_window && architecture_->name == "llama") return "MistralForCausalLM";
+        if (has_window && architecture_->name == "olmo2") return "Olmo3ForCausalLM";
+        return std::string(architecture_->architecture);
     }
-
-    // A GGUF value as JSON. An array with one equal value for each layer becomes that value.
-    json value(const std::string &name) const {
-        const GgufEntry &entry = *file_.find(name);
-        if (entry.is_array()) {
-            const auto values = file_.integers(name, max_layers);
-            if (values->empty()) file_.fail(name, "the array is empty");
-            if (std::adjacent_find(values->begin(), values->end(), std::not_equal_to<>()) !=
-                values->end())
-                file_.fail(name, "different values for different layers are not supported");
-            return values->front();
-        }
-        switch (entry.type) {
-        case GgufType::string: return printable(*file_.text(name));
-        case GgufType::boolean: return *file_.boolean(name);
-        case GgufType::f32:
-        case GgufType::f64: {
-            const double number = *file_.number(name, -1e30, 1e30);
-            return entry.type == GgufType::f32 ? as_written(static_cast<float>(number)) : number;
-        }
-        default: return *file_.integer(name);
-        }
+    const ConfigDefaults &defaults() const {
+        return find_architecture(architecture_->architecture)->defaults;
     }
 
     // Sets config[to] to the value of the file's key `from`. Returns false if the file lacks the
@@ -123,6 +55,12 @@ class ConfigMaker {
         return true;
     }
 
+    void require(const char *to, std::string_view from) {
+        if (!take(to, from))
+            throw_error(ErrorKind::input, "{}: metadata key '{}' is missing", file_.name(),
+                        key(from));
+    }
+
     void add_sizes() {
         take("hidden_size", "embedding_length");
         take("intermediate_size", "feed_forward_length");
@@ -131,14 +69,10 @@ class ConfigMaker {
         if (!take("num_key_value_heads", "attention.head_count_kv") &&
             config_.contains("num_attention_heads"))
             config_["num_key_value_heads"] = config_["num_attention_heads"];
-        if (!take("max_position_embeddings", "context_length"))
-            throw_error(ErrorKind::input, "{}: metadata key '{}' is missing", file_.name(),
-                        key("context_length"));
-        take("rms_norm_eps", "attention.layer_norm_rms_epsilon");
-        if (!config_.contains("rms_norm_eps")) {
-            throw_error(ErrorKind::input, "{}: metadata key '{}' is missing", file_.name(),
-                        names_["rms_norm_eps"]);
-        }
+        require("max_position_embeddings", "context_length");
+        const std::string eps = defaults().norm_eps_key;
+        require(eps.c_str(), eps == "rms_norm_eps" ? "attention.layer_norm_rms_epsilon"
+                                                   : "attention.layer_norm_epsilon");
         take("num_experts", "expert_count");
         add_head_size();
         take("vocab_size", "vocab_size");
@@ -164,11 +98,20 @@ class ConfigMaker {
                                                  "are not supported; expected equal sizes",
                                                  head, value(value_length).dump()));
         }
-        if (file_.has(rotated) && value(rotated) != json(head)) {
+        const json rot = file_.has(rotated) ? value(rotated) : json(head);
+        if (defaults().rotary_factor == 0 && rot != json(head)) {
             file_.fail(rotated, fmt::format("RoPE on {} of the {} elements of each head is not "
                                             "supported; expected all elements",
-                                            value(rotated).dump(), head));
+                                            rot.dump(), head));
         }
+        if (defaults().rotary_factor == 0 || head <= 0) return;
+        if (!rot.is_number_integer() || rot.get<int64_t>() < 2 || rot.get<int64_t>() > head)
+            file_.fail(rotated,
+                       fmt::format("expected a number from 2 to {}, found {}", head, rot.dump()));
+        // The parser rounds the product of share and head size down.
+        names_["partial_rotary_factor"] = rotated;
+        config_["partial_rotary_factor"] =
+            rot == json(head) ? 1.0 : (rot.get<double>() + 0.5) / static_cast<double>(head);
     }
 
     // The number of a key. 0 if it is not an integer; parse() will then refuse the key.
@@ -180,25 +123,27 @@ class ConfigMaker {
     void add_rope() {
         if (!take("rope_theta", "rope.freq_base"))
             config_["rope_theta"] = architecture_->name == "gemma3" ? 1e6 : 1e4;
-        const std::string type = key("rope.scaling.type"), factor = key("rope.scaling.factor"),
-                          older = key("rope.scale_linear");
-        names_["rope_scaling.rope_type"] = type;
-        names_["rope_scaling.factor"] = file_.has(factor) ? factor : older;
-        if (file_.has(type) && file_.text(type) != "linear") {
-            if (file_.text(type) != "none") config_["rope_scaling"] = {{"rope_type", value(type)}};
-            return;
+        json scaling = read_rope_scaling(*this, number("max_position_embeddings"), names_);
+        if (!scaling.is_null()) config_["rope_scaling"] = std::move(scaling);
+    }
+
+    void add_scales() {
+        if (architecture_->name == "granite") {
+            require("attention_multiplier", "attention.scale");
+            take("embedding_multiplier", "embedding_scale");
+            take("residual_multiplier", "residual_scale");
+            take("logits_scaling", "logit_scale");
         }
-        if (!file_.has(factor) && !file_.has(older)) return;
-        const json by = value(file_.has(factor) ? factor : older);
-        // Some writers use 0 for "no scaling".
-        if (by != json(0) && by != json(1))
-            config_["rope_scaling"] = {{"rope_type", "linear"}, {"factor", by}};
+        if (architecture_->architecture.starts_with("Cohere"))
+            require("logit_scale", "logit_scale");
     }
 
     void add_particular() {
+        add_scales();
         config_["attention_bias"] = tensor("blk.0.attn_q.bias") != nullptr;
         config_["mlp_bias"] = tensor("blk.0.ffn_gate.bias") != nullptr;
         take("sliding_window", "attention.sliding_window");
+        if (number("sliding_window") == 0) config_.erase("sliding_window"); // 0: no window (Phi 4)
         take("attn_logit_softcapping", "attn_logit_softcapping");
         take("final_logit_softcapping", "final_logit_softcapping");
         if (!architecture_->factor_norms) return;
@@ -248,15 +193,13 @@ class ConfigMaker {
     void add_rope_factors(ModelConfig &config) const {
         const auto [file, factors] = find(rope_factors_tensor);
         if (factors == nullptr) return;
-        const int64_t half = config.head_dim / 2;
+        const int64_t half = config.rot / 2;
         if (factors->type->id != ggml::f32 || factors->shape != std::vector<int64_t>{half}) {
             throw_error(ErrorKind::input, "{}: tensor '{}': expected {} of F32, found {} of {}",
                         file->name(), rope_factors_tensor, shape_text(std::vector<int64_t>{half}),
                         shape_text(factors->shape), factors->type->name);
         }
-        std::vector<float> values(static_cast<size_t>(half));
-        convert_to_f32(KEEL_DTYPE_F32, file->bytes().data() + factors->offset, values.data(),
-                       values.size());
+        const std::vector<float> values = vector_of(rope_factors_tensor);
         for (const float value : values) {
             if (!(value >= 1e-6F && value <= 1e6F)) {
                 throw_error(ErrorKind::input,
@@ -281,7 +224,7 @@ class ConfigMaker {
         known.low_freq_factor = 1;
         known.high_freq_factor = 4;
         known.original_context = 8192;
-        const auto expected = llama3_factors(config.rope_theta, config.head_dim, known);
+        const auto expected = llama3_factors(config.rope_theta, config.rot, known);
         const bool same =
             std::equal(values.begin(), values.end(), expected.begin(),
                        [](float a, float b) { return std::abs(a - b) <= 1e-6F * std::abs(b); });
@@ -292,9 +235,6 @@ class ConfigMaker {
         return scaling;
     }
 
-    std::span<const GgufFile> files_;
-    const GgufFile &file_; // the first file, which has the metadata
-    const ArchitectureName *architecture_ = nullptr;
     json config_ = json::object();
     std::map<std::string, std::string> names_; // key of a config.json -> key of the GGUF file
 };

@@ -34,8 +34,11 @@ std::string architecture_names(); // all names, "llama, qwen2, ...", for error m
 std::string stored_tensor_name(const Architecture &architecture, std::string_view name);
 std::string folder_tensor_name(const Architecture &architecture, std::string_view stored);
 
-// The tensor with a factor for each frequency of RoPE. Folders have no such tensor.
+// The tensors with a factor for each frequency of RoPE: of Llama 3, and LongRoPE's factors. Folders
+// have no such tensors.
 inline constexpr std::string_view rope_factors_tensor = "rope_freqs.weight";
+inline constexpr std::string_view long_factors_tensor = "rope_factors_long.weight";
+inline constexpr std::string_view short_factors_tensor = "rope_factors_short.weight";
 
 // Reads the config of a model from the metadata and tensors of a GGUF file. `files` are all parts
 // of a split file, in order. The result is parsed by parse_model_config(), so all models get the

@@ -13,11 +13,21 @@ namespace {
 constexpr std::array table = {
     ArchitectureName{"llama", "LlamaForCausalLM", true, false},
     ArchitectureName{"llama", "MistralForCausalLM", true, false},
+    ArchitectureName{"llama", "MinistralForCausalLM", true, false},
     ArchitectureName{"qwen2", "Qwen2ForCausalLM", false, false},
     ArchitectureName{"qwen3", "Qwen3ForCausalLM", false, false},
     ArchitectureName{"gemma", "GemmaForCausalLM", false, true},
     ArchitectureName{"gemma2", "Gemma2ForCausalLM", false, true},
     ArchitectureName{"gemma3", "Gemma3ForCausalLM", false, true},
+    ArchitectureName{"mistral3", "Ministral3ForCausalLM", true, false},
+    ArchitectureName{"smollm3", "SmolLM3ForCausalLM", true, false},
+    ArchitectureName{"phi3", "Phi3ForCausalLM", false, false},
+    ArchitectureName{"olmo2", "Olmo2ForCausalLM", false, false},
+    ArchitectureName{"olmo2", "Olmo3ForCausalLM", false, false},
+    ArchitectureName{"granite", "GraniteForCausalLM", true, false},
+    ArchitectureName{"glm4", "Glm4ForCausalLM", false, false},
+    ArchitectureName{"command-r", "CohereForCausalLM", false, false},
+    ArchitectureName{"cohere2", "Cohere2ForCausalLM", false, false},
 };
 
 constexpr std::array<std::pair<std::string_view, std::string_view>, 3> whole = {{
@@ -26,9 +36,11 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 3> whole = {
     {"lm_head.weight", "output.weight"},
 }};
 
-// The parts of a layer: names in a folder, names in GGUF.
-std::array<std::pair<std::string_view, std::string_view>, 13> layer_names(const LayerNames &n) {
+// The parts of a layer: names in a folder, names in GGUF. GGUF has no name of its own for joined
+// gate and up.
+std::array<std::pair<std::string_view, std::string_view>, 14> layer_names(const LayerNames &n) {
     return {{{n.attention_norm, "attn_norm"},
+             {n.qkv, "attn_qkv"},
              {n.q, "attn_q"},
              {n.k, "attn_k"},
              {n.v, "attn_v"},
@@ -38,7 +50,7 @@ std::array<std::pair<std::string_view, std::string_view>, 13> layer_names(const 
              {n.post_attention_norm, "post_attention_norm"},
              {n.ffn_norm, "ffn_norm"},
              {n.gate, "ffn_gate"},
-             {n.up, "ffn_up"},
+             {n.gate_up.empty() ? n.up : n.gate_up, "ffn_up"},
              {n.down, "ffn_down"},
              {n.post_ffn_norm, "post_ffw_norm"}}};
 }

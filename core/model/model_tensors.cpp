@@ -1,5 +1,8 @@
 #include "model/model_tensors.hpp"
 
+#include "base/display.hpp"
+#include "base/error.hpp"
+
 #include <fmt/format.h>
 #include <unordered_set>
 
@@ -66,22 +69,53 @@ LayerParts layer_parts(const ModelConfig &c, int64_t layer) {
     const Linear attention_out{n.attention_out, c.hidden_size}, down{n.down, c.hidden_size};
     const Linear gate{n.gate, c.intermediate_size}, up{n.up, c.intermediate_size};
     LayerParts l;
-    l.attention_norm = name.norm(true, n.attention_norm, c.hidden_size);
-    l.qkv = name.matrix({q, k, v}, c.hidden_size);
-    l.qkv_bias = name.bias(c.qkv_bias, {q, k, v});
-    l.q_norm = name.norm(c.qk_norm, n.q_norm, c.head_dim);
-    l.k_norm = name.norm(c.qk_norm, n.k_norm, c.head_dim);
+    const bool is_joint = c.qk_norm_joint;
+    l.attention_norm = name.norm(c.pre_norms, n.attention_norm, c.hidden_size);
+    if (n.qkv.empty()) {
+        l.qkv = name.matrix({q, k, v}, c.hidden_size);
+        l.qkv_bias = name.bias(c.qkv_bias, {q, k, v});
+    } else {
+        const Linear qkv{n.qkv, c.q_size() + 2 * c.kv_size()};
+        l.qkv = name.matrix({qkv}, c.hidden_size);
+        l.qkv_bias = name.bias(c.qkv_bias, {qkv});
+    }
+    l.q_norm = name.norm(c.qk_norm, n.q_norm, is_joint ? c.q_size() : c.head_dim);
+    l.k_norm = name.norm(c.qk_norm, n.k_norm, is_joint ? c.kv_size() : c.head_dim);
     l.attention_out = name.matrix({attention_out}, c.q_size());
     l.attention_out_bias = name.bias(c.attention_out_bias, {attention_out});
     l.post_attention_norm = name.norm(c.post_norms, n.post_attention_norm, c.hidden_size);
-    l.ffn_norm = name.norm(true, n.ffn_norm, c.hidden_size);
-    l.gate_up = name.matrix({gate, up}, c.hidden_size);
-    l.gate_up_bias = name.bias(c.mlp_bias, {gate, up});
+    l.ffn_norm = name.norm(c.pre_norms && !c.parallel_blocks, n.ffn_norm, c.hidden_size);
+    if (n.gate_up.empty()) {
+        l.gate_up = name.matrix({gate, up}, c.hidden_size);
+        l.gate_up_bias = name.bias(c.mlp_bias, {gate, up});
+    } else {
+        const Linear gate_up{n.gate_up, 2 * c.intermediate_size};
+        l.gate_up = name.matrix({gate_up}, c.hidden_size);
+        l.gate_up_bias = name.bias(c.mlp_bias, {gate_up});
+    }
     l.down = name.matrix({down}, c.intermediate_size);
     l.down_bias = name.bias(c.mlp_bias, {down});
     l.post_ffn_norm = name.norm(c.post_norms, n.post_ffn_norm, c.hidden_size);
     return l;
 }
+
+namespace {
+
+// Throws if a layer has a tensor that the model does not use, because its effect would be lost.
+// Buffers of RoPE, which older files have, have no effect.
+void refuse_in_layer(const ModelSource &source, const TensorInfo &tensor) {
+    const std::string_view name = tensor.name;
+    const bool is_in_layer = name.starts_with("model.layers.") || name.starts_with("blk.");
+    if (!is_in_layer || name.ends_with(".rotary_emb.inv_freq")) return;
+    throw_error(ErrorKind::input,
+                "{}: tensor '{}': expected no such tensor in {} with this config, found {} of {}; "
+                "Keel would ignore the tensor and generate other text; check the config",
+                source.file(tensor).path(),
+                printable(tensor.stored_name.empty() ? tensor.name : tensor.stored_name),
+                source.config().architecture->name, shape_text(tensor.shape), tensor.dtype_name);
+}
+
+} // namespace
 
 std::vector<std::string> check_model_tensors(const ModelSource &source) {
     const ModelConfig &c = source.config();
@@ -104,12 +138,17 @@ std::vector<std::string> check_model_tensors(const ModelSource &source) {
     }
     expect(model.final_norm);
     expect(model.output);
-    if (c.rope_scaling.kind != RopeScaling::Kind::none)
-        known.insert("rope_freqs.weight"); // only GGUF files have this tensor; Keel reads it
-                                           // together with the config
+    // Only GGUF files have these tensors. Keel reads them together with the config.
+    if (c.rope_scaling.kind != RopeScaling::Kind::none) {
+        for (const char *name :
+             {"rope_freqs.weight", "rope_factors_long.weight", "rope_factors_short.weight"})
+            known.insert(name);
+    }
     std::vector<std::string> unused;
     for (const TensorInfo &tensor : source.tensors()) {
-        if (!known.contains(tensor.name)) unused.push_back(tensor.name);
+        if (known.contains(tensor.name)) continue;
+        refuse_in_layer(source, tensor);
+        unused.push_back(tensor.name);
     }
     return unused;
 }

@@ -37,8 +37,9 @@ struct ModelParts {
 ModelParts model_parts(const ModelConfig &config);
 LayerParts layer_parts(const ModelConfig &config, int64_t layer);
 
-// Checks that every tensor that config.json requires exists and has the right shape. Reads no
-// weights. Throws Error(input). Returns the names of tensors that the model does not use.
+// Checks that every tensor that config.json requires exists and has the right shape, and that no
+// layer has more tensors. Reads no weights. Throws Error(input). Returns the names of other tensors
+// that the model does not use.
 std::vector<std::string> check_model_tensors(const ModelSource &source);
 
 } // namespace keel

@@ -30,6 +30,9 @@ const char *role_name(Role role) {
     case Role::embed: return "embedding";
     case Role::attention_norm: return "attention norm";
     case Role::qkv: return "qkv";
+    case Role::q_norm: return "q norm";
+    case Role::k_norm: return "k norm";
+    case Role::query_scale: return "query scale";
     case Role::qkv_prepare: return "qkv prepare";
     case Role::tapped_qkv_prepare: return "qkv prepare for a policy";
     case Role::attention: return "attention";

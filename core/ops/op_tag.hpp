@@ -19,6 +19,9 @@ enum class Role : uint8_t {
     embed,
     attention_norm,
     qkv,
+    q_norm, // over all heads together
+    k_norm,
+    query_scale,
     qkv_prepare,
     tapped_qkv_prepare, // replaces qkv_prepare if the op also writes by-products for a policy
     attention,

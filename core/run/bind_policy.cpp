@@ -47,13 +47,21 @@ void set_model(CacheConfig &c, const ModelConfig &model) {
     c.trained_context = model.max_positions;
     c.attention_scale = static_cast<float>(model.attention_scale());
     c.attention_softcap = static_cast<float>(model.attention_softcap);
-    c.rope_frequencies = rope_frequencies(model.rope_theta, model.head_dim, model.rope_scaling);
-    if (model.local_rope_theta) {
-        c.local_rope_frequencies = rope_frequencies(*model.local_rope_theta, model.head_dim, {});
-        for (size_t i = 0; i < static_cast<size_t>(model.layers); ++i)
-            c.local_rope_layers.push_back(model.has_local_rope(i));
-    }
-    c.rope_mode = KEEL_ROPE_HALF_SPLIT;
+    c.rope_mode = model.rope_interleaved ? KEEL_ROPE_INTERLEAVED : KEEL_ROPE_HALF_SPLIT;
+}
+
+// Sets the RoPE of the layers on which the policy acts.
+void set_rope(CacheConfig &c, const ModelConfig &model, const Engine &engine) {
+    RopeAngles angles = model_rope(model, engine.kv_shape.max_slots);
+    std::vector<bool> own;
+    for (const uint32_t number : engine.split.numbers()) own.push_back(model.has_own_rope(number));
+    const bool all = std::find(own.begin(), own.end(), false) == own.end() && !own.empty();
+    if (all) angles = own_rope(model);
+    c.rope_frequencies = std::move(angles.frequencies);
+    c.rope_factor = angles.factor;
+    if (all || std::find(own.begin(), own.end(), true) == own.end()) return;
+    c.local_rope_frequencies = own_rope(model).frequencies;
+    c.local_rope_layers = std::move(own);
 }
 
 // Returns the settings of a policy section, except its allocator and the protected system prompt.
@@ -141,7 +149,8 @@ PolicyBinding bind_policy(const pipeline::PipelineConfig &config, BoundPlugin po
     bound.cache = cache_config(section, bound.policy, context);
     bound.cache.count_policy_state = *config.kv.count_policy_state;
     const keel_policy_needs needs = at_its_line(config, section.plugin.where, [&] {
-        return ask_policy(cache_of_engine(bound.cache, engine), engine.kv_shape, *context.host);
+        return ask_policy(cache_of_engine(bound.cache, context.model, engine), engine.kv_shape,
+                          *context.host);
     });
     bound.cache.protect_system_prompt = context.has_system_prompt && *section.protect.system_prompt;
     const bool keeps_all = (needs.flags & KEEL_POLICY_KEEPS_ALL) != 0;
@@ -156,9 +165,11 @@ PolicyBinding bind_policy(const pipeline::PipelineConfig &config, BoundPlugin po
     return bound;
 }
 
-CacheConfig cache_of_engine(const CacheConfig &all, const Engine &engine) {
+CacheConfig cache_of_engine(const CacheConfig &all, const ModelConfig &model,
+                            const Engine &engine) {
     const LayerSplit &split = engine.split;
     CacheConfig c = all;
+    set_rope(c, model, engine);
     c.windowed = engine.windowed;
     c.other_backends = engine.part.count() != split.model_layers();
     if (split.model_windowed() > 0) {
@@ -184,12 +195,6 @@ CacheConfig cache_of_engine(const CacheConfig &all, const Engine &engine) {
                                               // policy acts
             c.budget *= static_cast<double>(split.acts_on()) / split.of_model();
     }
-    c.local_rope_layers.clear();
-    for (const uint32_t number : split.numbers())
-        if (!all.local_rope_layers.empty())
-            c.local_rope_layers.push_back(all.local_rope_layers[number]);
-    const auto &local = c.local_rope_layers;
-    if (std::find(local.begin(), local.end(), true) == local.end()) c.local_rope_layers.clear();
     return c;
 }
 

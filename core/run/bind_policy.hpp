@@ -35,7 +35,7 @@ PolicyBinding bind_policy(const pipeline::PipelineConfig &config, BoundPlugin po
 // Returns the settings for the caches of an engine: which layers of the model these caches hold,
 // and which of these layers have a window. If the policy acts on no layer of the engine, the
 // settings have no policy.
-CacheConfig cache_of_engine(const CacheConfig &all, const Engine &engine);
+CacheConfig cache_of_engine(const CacheConfig &all, const ModelConfig &model, const Engine &engine);
 // Warns about each key that has no effect because the policy never evicts.
 void warn_without_effect(const pipeline::PipelineConfig &config, const std::string &policy);
 

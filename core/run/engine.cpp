@@ -53,7 +53,7 @@ uint64_t Engine::table_bytes(const ModelConfig &model, int64_t context) const {
     shape.max_slots = context;
     const uint64_t windowed_books = windowed.shape.layers > 0 ? windowed.shape.book_bytes() : 0;
     return shape.book_bytes() + windowed_books +
-           RopeTables::bytes(context, model.head_dim) * (model.local_rope_theta ? 2 : 1);
+           RopeTables::bytes(context, model.rot) * (model.has_two_ropes() ? 2 : 1);
 }
 
 void Engine::load(const std::shared_ptr<const ModelSource> &source, const LoadOptions &options,
@@ -70,6 +70,7 @@ void Engine::load(const std::shared_ptr<const ModelSource> &source, const LoadOp
     g.kv = kv_template->view();
     g.taps = policy_setup->tap_forms();
     g.untapped = windowed.has_window;
+    g.context = kv_shape.max_slots;
     g.rope_rows = std::max<int64_t>(kv_shape.max_slots, chunk);
     g.batch = batch;
     if (batch > 1) {

@@ -16,7 +16,7 @@ constexpr uint32_t usual_block = 64; // the usual size of a block, in slots; a b
 uint64_t work_bytes(const ModelConfig &m, int64_t context, int64_t chunk, int64_t batch) {
     const int64_t per_token =
         2 * m.hidden_size + (2 * m.q_size() + 2 * m.kv_size()) + 3 * m.intermediate_size;
-    const int64_t tables = context * m.head_dim * (m.local_rope_theta ? 2 : 1);
+    const int64_t tables = context * m.rot * (m.has_two_ropes() ? 2 : 1);
     const int64_t rows = std::min(chunk, context) + batch - 1;
     const int64_t floats = rows * per_token + tables + batch * m.vocab_size;
     return static_cast<uint64_t>(floats) * sizeof(float);

@@ -26,7 +26,7 @@ void PolicySet::make_own_plans() {
         std::shared_ptr<EvictionLog> log; // the log of the first engine with a policy; the other
                                           // engines share it
         for (const auto &engine : engines_) {
-            CacheConfig c = cache_of_engine(own_.cache, *engine);
+            CacheConfig c = cache_of_engine(own_.cache, context_.model, *engine);
             c.shared_log = log;
             engine->policy_setup = std::make_unique<PolicySetup>(
                 *engine->executor, engine->kv_shape, context_.host, std::move(c));
@@ -155,9 +155,9 @@ PolicySetup &PolicySet::add(const pipeline::PolicySection &section) {
     added->binding =
         bind_policy(config, bind_plugin(config.policy, KEEL_PLUGIN_POLICY), context_, engine());
     at_its_line(config, config.policy.plugin.where, [&] {
-        added->plan =
-            std::make_unique<PolicySetup>(*engine().executor, engine().kv_shape, context_.host,
-                                          cache_of_engine(added->binding.cache, engine()));
+        added->plan = std::make_unique<PolicySetup>(
+            *engine().executor, engine().kv_shape, context_.host,
+            cache_of_engine(added->binding.cache, context_.model, engine()));
     });
     return keep(std::move(added));
 }
@@ -172,7 +172,7 @@ PolicySetup &PolicySet::add_shared_prefill(std::span<PolicySetup *const> plans) 
                     "and one prefill cannot collect both forms",
                     plan->config().policy.name, need);
     }
-    CacheConfig config = cache_of_engine(own_.cache, engine());
+    CacheConfig config = cache_of_engine(own_.cache, context_.model, engine());
     config.keeps_for_forks = true;
     config.policy = {};
     config.policy.name = "(full cache)";

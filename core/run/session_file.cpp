@@ -27,7 +27,7 @@ static_assert(std::endian::native == std::endian::little, "session files are lit
 
 constexpr std::array<char, 16> magic = {'k', 'e', 'e', 'l', ' ',  's',  'e', 's',
                                         's', 'i', 'o', 'n', '\n', 0x1a, 0,   0};
-constexpr uint32_t version = 5;
+constexpr uint32_t version = 6;
 constexpr size_t max_facts = 64, max_notes = 64;
 
 // Detects damage. It does not protect from hostile files. For that, each value that is read is
@@ -142,22 +142,29 @@ std::string tokenizer_fingerprint(const Tokenizer *tokenizer) {
     return fmt::format("{} tokens, {:016x}", tokenizer->vocab_size(), sum.value());
 }
 
-std::string rope_text(const ModelConfig &m) {
+std::string rope_text(const ModelConfig &m, int64_t context) {
     const RopeScaling &r = m.rope_scaling;
-    Checksum factors;
-    factors.add(r.factors.data(), r.factors.size() * sizeof(double));
-    return fmt::format("theta {}, scaling {} {} {} {} {}, factors {:016x}, trained to {}",
-                       m.rope_theta, static_cast<int>(r.kind), r.factor, r.low_freq_factor,
-                       r.high_freq_factor, r.original_context, factors.value(), m.max_positions);
+    const bool is_long = r.kind == RopeScaling::Kind::longrope && context > r.original_context;
+    Checksum details;
+    const auto add = [&](double value) { details.add(&value, sizeof value); };
+    for (const double value :
+         {r.low_freq_factor, r.high_freq_factor, r.beta_fast, r.beta_slow, m.query_scale_beta})
+        add(value);
+    for (const int64_t value :
+         {r.original_context, int64_t{r.truncate}, m.rot, int64_t{m.rope_interleaved},
+          int64_t{is_long}, m.query_scale_context})
+        add(static_cast<double>(value));
+    add(static_cast<float>(r.attention_factor)); // logarithms differ in the last bits of a double
+    for (const double factor : is_long ? r.long_factors : r.factors) add(factor);
+    for (const bool none : m.no_rope_layers) add(none ? 1 : 0);
+    return fmt::format("theta {}, scaling {} by {}, details {:016x}, trained to {}", m.rope_theta,
+                       static_cast<int>(r.kind), r.factor, details.value(), m.max_positions);
 }
 
 std::string window_text(const ModelConfig &m) {
     if (!m.sliding_window) return "none";
     Checksum layers;
-    for (const bool slides : m.sliding_layers) {
-        const char letter = slides ? 's' : 'f';
-        layers.add(&letter, 1);
-    }
+    for (const bool slides : m.sliding_layers) layers.add(slides ? "s" : "f", 1);
     return fmt::format("{} in layers {:016x}, theta {}", *m.sliding_window, layers.value(),
                        m.local_rope_theta ? fmt::format("{}", *m.local_rope_theta)
                                           : "as elsewhere");
@@ -208,8 +215,13 @@ Facts facts_of(Pipeline &pipeline) {
     facts.emplace_back("feed-forward", fmt::format("{}, activation {}", m.intermediate_size,
                                                    static_cast<int>(m.activation)));
     facts.emplace_back("norms",
-                       fmt::format("eps {}, offset {}, of queries and keys {}, after {}",
-                                   m.rms_norm_eps, m.norm_offset, m.qk_norm, m.post_norms));
+                       fmt::format("eps {}, offset {}, of queries and keys {}{}, before {}, after "
+                                   "{}, layer norms {}",
+                                   m.rms_norm_eps, m.norm_offset, m.qk_norm,
+                                   m.qk_norm_joint ? " over all heads" : "", m.pre_norms,
+                                   m.post_norms, m.layer_norm));
+    facts.emplace_back("blocks", fmt::format("parallel {}, scale {}, logits times {}",
+                                             m.parallel_blocks, m.residual_scale, m.logit_scale));
     facts.emplace_back("biases", fmt::format("qkv {}, attention {}, feed-forward {}", m.qkv_bias,
                                              m.attention_out_bias, m.mlp_bias));
     facts.emplace_back("embeddings",
@@ -222,7 +234,7 @@ Facts facts_of(Pipeline &pipeline) {
         "soft caps", fmt::format("attention {}, logits {}", m.attention_softcap, m.logit_softcap));
     facts.emplace_back("sliding window", window_text(m));
     facts.emplace_back("attention windows", held_text(pipeline));
-    facts.emplace_back("RoPE", rope_text(m));
+    facts.emplace_back("RoPE", rope_text(m, kv.max_slots));
     facts.emplace_back("tokenizer", tokenizer_fingerprint(pipeline.tokenizer()));
     facts.emplace_back("weights of type", pipeline.weights().dtype_name());
     facts.emplace_back("weights with fingerprint", weights_fingerprint(pipeline.source()));

@@ -31,6 +31,7 @@ class ExpectedAttention {
     ExpectedAttention(const Setup &setup, keel_policy_needs &needs)
         : host_(setup.host), dim_(setup.geometry.head_dim), rot_(setup.geometry.rot),
           mode_(setup.geometry.rope_mode), scale_(setup.geometry.attention_scale),
+          rope_factor_(setup.geometry.rope_factor > 0 ? setup.geometry.rope_factor : 1),
           n_future_(setup.params.integer("n_future")), sinks_(setup.params.integer("sinks")),
           covariance_(setup.params.flag("covariance")),
           value_norms_(setup.params.flag("value_norms")), epsilon_(setup.params.number("epsilon")) {
@@ -77,8 +78,8 @@ class ExpectedAttention {
             const double one = std::sin(half_step);
             const double shrink = one == 0 ? 1.0 : std::sin(n * half_step) / (n * one);
             const double middle = (2 * static_cast<double>(next) + n - 1) * half_step;
-            turn.cos = shrink * std::cos(middle);
-            turn.sin = shrink * std::sin(middle);
+            turn.cos = rope_factor_ * shrink * std::cos(middle);
+            turn.sin = rope_factor_ * shrink * std::sin(middle);
         }
         return turns;
     }
@@ -151,6 +152,7 @@ class ExpectedAttention {
     uint32_t dim_, rot_;
     keel_rope_mode mode_;
     float scale_;
+    double rope_factor_;
     int64_t n_future_, sinks_;
     bool covariance_, value_norms_;
     double epsilon_;

@@ -445,6 +445,7 @@ MEMBER(keel_geometry, rot, 28, 4);
 MEMBER(keel_geometry, rope_frequencies, 32, 8);
 MEMBER(keel_geometry, rope_mode, 40, 4);
 MEMBER(keel_geometry, attention_scale, 44, 4);
+MEMBER(keel_geometry, rope_factor, 48, 8);
 
 /* keel_policy_needs */
 MEMBER(keel_policy_needs, h, 0, 8);

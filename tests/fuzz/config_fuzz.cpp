@@ -14,7 +14,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
             config.head_dim % 2 == 0 && config.parameter_count() > 0 &&
             config.parameter_count() <= (uint64_t{1} << 42) && config.rope_theta >= 1 &&
             config.rope_scaling.factor >= 1 && config.rms_norm_eps > 0 &&
-            config.attention_scale() > 0 && config.embedding_scale >= 1 &&
+            config.attention_scale() > 0 && config.embedding_scale > 0 && config.rot % 2 == 0 &&
+            config.rot >= 2 && config.rot <= config.head_dim &&
             (config.sliding_layers.empty() ||
              (std::ssize(config.sliding_layers) == config.layers && config.sliding_window > 0));
         if (!sane) std::abort();

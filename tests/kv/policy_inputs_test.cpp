@@ -220,22 +220,46 @@ TEST_CASE(
     }
 }
 
+namespace {
+
+// A RoPE of the model, and whether the policy needs keys from before it.
+struct TurnedKeys {
+    const char *name;
+    uint64_t needs;
+    size_t pairs; // rotated pairs of elements; a head has 32 elements
+    keel_rope_mode mode;
+    double factor;
+    bool is_split; // layer 1 has no RoPE
+};
+constexpr TurnedKeys turned_keys[] = {
+    {"as cached", 0, 16, KEEL_ROPE_HALF_SPLIT, 1, false},
+    {"whole heads", KEEL_NEED_UNROTATED, 16, KEEL_ROPE_HALF_SPLIT, 1, false},
+    {"a part of each head, with a factor", KEEL_NEED_UNROTATED, 10, KEEL_ROPE_HALF_SPLIT, 1.25,
+     false},
+    {"neighbours", KEEL_NEED_UNROTATED, 12, KEEL_ROPE_INTERLEAVED, 1, false},
+    {"a layer without RoPE", KEEL_NEED_UNROTATED, 16, KEEL_ROPE_HALF_SPLIT, 0.5, true},
+};
+
+} // namespace
+
 TEST_CASE("Key sums, anchors, norms, projections and keys before RoPE are those of the keys in the "
           "cache") {
-    std::vector<double> frequencies(16);
-    for (size_t i = 0; i < 16; ++i)
-        frequencies[i] = std::pow(10000.0, -static_cast<double>(i) / 16);
     std::vector<float> matrix(32 * 5);
     for (size_t i = 0; i < matrix.size(); ++i)
         matrix[i] = static_cast<float>(static_cast<int>(i * 37 % 11) - 5) / 8;
     for (const std::string &device : kv_devices()) {
         for (const keel_dtype dtype : kv_dtypes) {
-            for (const uint64_t turned : {uint64_t{0}, uint64_t{KEEL_NEED_UNROTATED}}) {
-                INFO(device << " " << keel_dtype_name(dtype) << " " << turned);
+            for (const TurnedKeys &turned : turned_keys) {
+                INFO(device << " " << keel_dtype_name(dtype) << " " << turned.name);
+                std::vector<double> frequencies;
+                for (size_t i = 0; i < turned.pairs; ++i)
+                    frequencies.push_back(std::pow(10000.0, -static_cast<double>(i) / 16));
+                const bool is_interleaved = turned.mode == KEEL_ROPE_INTERLEAVED;
                 TappedRun *current = nullptr;
                 Script script = scattering(
                     KEEL_NEED_KEY_SUM | KEEL_NEED_KEY_ANCHOR | KEEL_NEED_KEY_NORMS |
-                        KEEL_NEED_VALUE_NORMS | KEEL_NEED_KEYS | KEEL_NEED_KEY_PROJECT | turned,
+                        KEEL_NEED_VALUE_NORMS | KEEL_NEED_KEYS | KEEL_NEED_KEY_PROJECT |
+                        turned.needs,
                     [&](const keel_policy_input &in) {
                         KvCache &cache = current->manager->cache();
                         const auto keys = current->rig.keys(cache, in.layer);
@@ -263,13 +287,18 @@ TEST_CASE("Key sums, anchors, norms, projections and keys before RoPE are those 
                                     anchor += key[d] * sum[d];
                                 }
                                 check_close(in.key_anchor[h * in.stride + j], anchor, 1e-4);
-                                for (size_t d = 0; turned != 0 && d < 16; ++d) {
+                                const bool has_rope = !turned.is_split || in.layer == 0;
+                                const size_t pairs =
+                                    turned.needs != 0 && has_rope ? turned.pairs : 0;
+                                for (size_t d = 0; d < pairs; ++d) {
                                     const double angle =
                                         -cache.positions(in.layer, h)[at] * frequencies[d];
-                                    const double a = double{head[at * 32 + d]},
-                                                 b = double{head[at * 32 + d + 16]};
-                                    key[d] = a * std::cos(angle) - b * std::sin(angle);
-                                    key[d + 16] = b * std::cos(angle) + a * std::sin(angle);
+                                    const size_t first = is_interleaved ? 2 * d : d,
+                                                 second = is_interleaved ? 2 * d + 1 : d + pairs;
+                                    const double a = double{head[at * 32 + first]} / turned.factor,
+                                                 b = double{head[at * 32 + second]} / turned.factor;
+                                    key[first] = a * std::cos(angle) - b * std::sin(angle);
+                                    key[second] = b * std::cos(angle) + a * std::sin(angle);
                                 }
                                 const size_t slot = h * static_cast<size_t>(in.stride) + at;
                                 for (size_t d = 0; d < 32; ++d)
@@ -287,6 +316,12 @@ TEST_CASE("Key sums, anchors, norms, projections and keys before RoPE are those 
                 script.needs.projection_cols = 5;
                 CacheConfig config = with(script, slack_budget(30));
                 config.rope_frequencies = frequencies;
+                config.rope_factor = turned.factor;
+                config.rope_mode = turned.mode;
+                if (turned.is_split) {
+                    config.local_rope_layers = {false, true};
+                    config.local_rope_frequencies.assign(turned.pairs, 0.0);
+                }
                 TappedRun run(device, inputs_shape(dtype), config);
                 current = &run;
                 drive(run, 20);

@@ -105,10 +105,9 @@ TEST_CASE("Qwen 3 normalizes heads, which have their own size") {
     const ModelConfig biased = parse(small("Qwen3ForCausalLM", R"("attention_bias": true)"));
     CHECK(biased.qkv_bias);
     CHECK(biased.attention_out_bias);
-    CHECK_THAT(
-        refusal(small("Qwen3ForCausalLM", R"("rope_scaling": {"rope_type": "yarn", "factor": 4.0,
-                             "original_max_position_embeddings": 32768})")),
-        Contains(": rope_scaling.rope_type: 'yarn' scaling is not supported"));
+    CHECK_THAT(refusal(small("Qwen3ForCausalLM",
+                             R"("rope_scaling": {"rope_type": "dynamic", "factor": 4.0})")),
+               Contains(": rope_scaling.rope_type: 'dynamic' scaling is not supported"));
 }
 
 TEST_CASE("layer_types says for each layer whether it has a window") {
@@ -149,7 +148,7 @@ TEST_CASE("Gemma 2's config is read with caps, scales, and a window in every oth
     CHECK(c.logit_softcap == 30);
     CHECK(c.window(0) == 4096);
     CHECK(c.window(1) == 0);
-    CHECK_FALSE(c.has_local_rope(0));
+    CHECK_FALSE(c.has_own_rope(0));
     CHECK(c.parameter_count() == 2614341888);
     const ModelConfig uncapped = parse(small(
         "Gemma2ForCausalLM", R"("attn_logit_softcapping": null, "query_pre_attn_scalar": 144)"));
@@ -184,8 +183,8 @@ TEST_CASE("Gemma 3's text config is read with head norms, two thetas, and one of
     CHECK(c.local_rope_theta == 1e4);
     CHECK(c.window(4) == 512);
     CHECK(c.window(5) == 0);
-    CHECK(c.has_local_rope(4));
-    CHECK_FALSE(c.has_local_rope(5));
+    CHECK(c.has_own_rope(4));
+    CHECK_FALSE(c.has_own_rope(5));
     CHECK(c.parameter_count() == 999885952);
     const ModelConfig newer = parse(
         small("Gemma3ForCausalLM",

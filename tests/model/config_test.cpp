@@ -124,12 +124,9 @@ TEST_CASE("both spellings of RoPE's parameters mean the same") {
 }
 
 TEST_CASE("unsupported RoPE variants are refused by name") {
-    for (const std::string type : {"dynamic", "yarn", "longrope", "su"}) {
-        const auto text = config_refusal(
-            config_with(R"("rope_scaling": {"type": ")" + type + R"(", "factor": 2.0})"));
-        CHECK_THAT(text, Contains(": rope_scaling.type: '" + type + "' scaling is not supported") &&
-                             Contains("linear, llama3"));
-    }
+    CHECK_THAT(config_refusal(config_with(R"("rope_scaling": {"type": "dynamic", "factor": 2.0})")),
+               Contains(": rope_scaling.type: 'dynamic' scaling is not supported") &&
+                   Contains("linear, llama3, yarn, longrope"));
     CHECK_THAT(config_refusal(config_with(R"("rope_scaling": {"type": "linear"})")),
                Contains("rope_scaling.factor: expected a number from 1 to") &&
                    Contains("found nothing"));

@@ -11,11 +11,16 @@
 using namespace keel;
 using namespace keel::test;
 
-TEST_CASE("a decode step allocates no memory, with and without Gemma's additions") {
-    for (const std::string name : {"llama_biases", "gemma2", "gemma3"}) {
-        INFO(name);
+TEST_CASE("a decode step allocates no memory, with and without the additions of an architecture") {
+    std::vector<Miniature> models;
+    for (const std::string name : {"llama_biases", "gemma2", "gemma3"})
+        models.push_back(read_miniature(name));
+    for (const std::string name : {"smollm3", "ministral3", "olmo2", "granite", "cohere2"})
+        models.push_back(read_miniature(name, "family_logits.json"));
+    for (const Miniature &model : models) {
+        INFO(model.name);
         const TempFolder folder;
-        write_miniature(folder.path(), read_miniature(name));
+        write_miniature(folder.path(), model);
         PipelineOptions options;
         options.need_tokenizer = false;
         const std::vector<std::string> sets{"model.path=" + folder.path().string(),

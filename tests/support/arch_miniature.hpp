@@ -5,8 +5,8 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-// The miniatures of tests/golden/arch_logits.json, one for each architecture. Their weights are
-// generated in the same way as by the script next to this file.
+// The miniatures of a file such as tests/golden/arch_logits.json, one for each architecture. Their
+// weights are generated in the same way as by the script next to this file.
 
 namespace keel::test {
 
@@ -19,14 +19,15 @@ struct Miniature {
         float center, scale;
     };
     std::vector<Tensor> tensors;
+    int64_t context = 0; // the value for model.context; 0: any
 };
 
-inline std::vector<Miniature> read_miniatures() {
-    std::ifstream in(KEEL_SOURCE_DIR "/tests/golden/arch_logits.json");
+inline std::vector<Miniature> read_miniatures(const std::string &file = "arch_logits.json") {
+    std::ifstream in(std::string(KEEL_SOURCE_DIR "/tests/golden/") + file);
     const nlohmann::json json = nlohmann::json::parse(in);
     std::vector<Miniature> all;
     for (const auto &c : json.at("cases")) {
-        Miniature m{c.at("name"), c.at("config"), {}};
+        Miniature m{c.at("name"), c.at("config"), {}, c.value("context", int64_t{0})};
         for (const auto &t : c.at("tensors"))
             m.tensors.push_back({t.at(0), t.at(1), t.at(2), t.at(3)});
         all.push_back(std::move(m));
@@ -34,8 +35,9 @@ inline std::vector<Miniature> read_miniatures() {
     return all;
 }
 
-inline Miniature read_miniature(const std::string &name) {
-    for (Miniature &m : read_miniatures()) {
+inline Miniature read_miniature(const std::string &name,
+                                const std::string &file = "arch_logits.json") {
+    for (Miniature &m : read_miniatures(file)) {
         if (m.name == name) return std::move(m);
     }
     throw std::runtime_error("no miniature " + name);

@@ -70,6 +70,10 @@ typedef struct keel_geometry {
     uint32_t rope_mode;
     /* Factor of the dot products of attention. 1 / sqrt(head_dim) for Llama. */
     float attention_scale;
+    /* RoPE multiplies the rotated elements of queries and keys by this number (YaRN, LongRoPE). It
+     * is 1 in most models. 0: the host is older than this member, and the number is 1. Keys in the
+     * cache include the factor. Keys as they were before RoPE do not. */
+    double rope_factor;
 } keel_geometry;
 
 /* ---- what a policy needs --------------------------------------------------------------------- */

@@ -108,13 +108,18 @@ struct CacheConfig {
     // The model's RoPE frequencies, for rotating keys again: radians per token for each pair of
     // elements, [rot / 2].
     std::vector<double> rope_frequencies;
+    double rope_factor = 1; // RoPE's cos and sin are multiplied by it (YaRN, LongRoPE)
     // The RoPE frequencies of the layers for which local_rope_layers is true. These are the layers
-    // of Gemma 3 with an attention window.
+    // of Gemma 3 with an attention window, and layers without RoPE, which have frequencies of 0.
+    // Their factor is 1.
     std::vector<double> local_rope_frequencies;
     std::vector<bool> local_rope_layers; // [layers]; empty: all layers have the same frequencies
     const std::vector<double> &rope_frequencies_of(uint32_t layer) const {
         return layer < local_rope_layers.size() && local_rope_layers[layer] ? local_rope_frequencies
                                                                             : rope_frequencies;
+    }
+    double rope_factor_of(uint32_t layer) const {
+        return layer < local_rope_layers.size() && local_rope_layers[layer] ? 1 : rope_factor;
     }
     keel_rope_mode rope_mode = KEEL_ROPE_HALF_SPLIT;
 };

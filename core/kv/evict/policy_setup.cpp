@@ -23,6 +23,7 @@ keel_geometry geometry_of(const KvShape &shape, const CacheConfig &config) {
         geometry.rot = static_cast<uint32_t>(2 * config.rope_frequencies.size());
         geometry.rope_frequencies = config.rope_frequencies.data();
         geometry.rope_mode = config.rope_mode;
+        geometry.rope_factor = config.rope_factor;
     }
     geometry.attention_scale = config.attention_scale > 0
                                    ? config.attention_scale
@@ -189,7 +190,8 @@ bool PolicySetup::may_use_key_rule() const {
 
 void PolicySetup::plan_ops() {
     const Tensor cos =
-        Tensor::shape(KEEL_DTYPE_F32, {shape_.max_slots, std::max<int64_t>(1, geometry_.rot / 2)});
+        Tensor::shape(KEEL_DTYPE_F32, {shape_.max_slots,
+                                       std::max<int64_t>(1, std::ssize(config_.rope_frequencies))});
     keel_rope_tables tables = {KEEL_HEADER(keel_rope_tables)};
     tables.cos = tables.sin = cos.c();
     tables.mode = config_.rope_mode;

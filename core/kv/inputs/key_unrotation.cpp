@@ -29,7 +29,7 @@ const keel_kv_view *KeyUnrotation::prepare(const KvCache &cache, uint32_t layer)
             cos_ = Tensor::allocate(device, KEEL_DTYPE_F32, {n, half}, placement_);
             sin_ = Tensor::allocate(device, KEEL_DTYPE_F32, {n, half}, placement_);
         }
-        write_tables(frequencies);
+        write_tables(frequencies, setup_.config().rope_factor_of(layer));
         tables_.cos = cos_.c();
         tables_.sin = sin_.c();
         tables_.mode = setup_.config().rope_mode;
@@ -53,8 +53,9 @@ const keel_kv_view *KeyUnrotation::prepare(const KvCache &cache, uint32_t layer)
     return &view_;
 }
 
-// Writes the tables in parts, because they have as many rows as the cache has slots.
-void KeyUnrotation::write_tables(const std::vector<double> &frequencies) {
+// Writes the tables in parts, because they have as many rows as the cache has slots. The op negates
+// the sines, so the tables need the inverse of the factor.
+void KeyUnrotation::write_tables(const std::vector<double> &frequencies, double factor) {
     constexpr int64_t at_a_time = 256;
     std::vector<float> cos, sin;
     for (int64_t first = 0; first < std::ssize(distinct_); first += at_a_time) {
@@ -64,8 +65,8 @@ void KeyUnrotation::write_tables(const std::vector<double> &frequencies) {
         for (int64_t i = first; i < first + n; ++i) {
             for (const double frequency : frequencies) {
                 const double angle = distinct_[static_cast<size_t>(i)] * frequency;
-                cos.push_back(static_cast<float>(std::cos(angle)));
-                sin.push_back(static_cast<float>(std::sin(angle)));
+                cos.push_back(static_cast<float>(std::cos(angle) / factor));
+                sin.push_back(static_cast<float>(std::sin(angle) / factor));
             }
         }
         cos_.rows(first, n).write(cos.data());

@@ -25,7 +25,7 @@ class KeyUnrotation {
     const keel_rope_tables *tables() const { return &tables_; }
 
   private:
-    void write_tables(const std::vector<double> &frequencies);
+    void write_tables(const std::vector<double> &frequencies, double factor);
 
     PolicySetup &setup_;
     keel_buffer_kind placement_;

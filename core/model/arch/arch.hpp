@@ -10,7 +10,9 @@
 
 namespace keel::arch {
 
-extern const Architecture llama, mistral, qwen2, qwen3, gemma, gemma2, gemma3;
+extern const Architecture llama, mistral, ministral, qwen2, qwen3, gemma, gemma2, gemma3;
+extern const Architecture ministral3, smollm3, phi3, olmo2, olmo3, granite, glm, glm4, cohere,
+    cohere2;
 
 // Tensor names of Gemma 2 and 3. Their layers have norms before and after attention and
 // feed-forward.
@@ -28,6 +30,13 @@ void read_attention_bias(const model::ConfigReader &in, ModelConfig &config);
 // window.
 void read_sliding_window(const model::ConfigReader &in, ModelConfig &config, int64_t fallback,
                          const std::function<bool(int64_t layer)> &slides);
+
+// Sets the layers without RoPE: those that are true in `without`. If there are none, the config
+// gets an empty list.
+void set_layers_without_rope(ModelConfig &config, std::vector<bool> without);
+
+// Refuses a config in which the key is true, because Keel does not compute what the key asks for.
+void refuse_true(const model::ConfigReader &in, const char *key);
 
 // Reads Qwen's keys "use_sliding_window", "sliding_window" and "max_window_layers", which is the
 // first layer with a window.

@@ -40,4 +40,13 @@ void read_sliding_window(const model::ConfigReader &in, ModelConfig &config, int
     config.sliding_layers = std::move(layers);
 }
 
+void set_layers_without_rope(ModelConfig &config, std::vector<bool> without) {
+    if (std::find(without.begin(), without.end(), true) == without.end()) return;
+    config.no_rope_layers = std::move(without);
+}
+
+void refuse_true(const model::ConfigReader &in, const char *key) {
+    if (in.boolean(key, false)) in.refuse(key, "false");
+}
+
 } // namespace keel::arch
