@@ -112,26 +112,29 @@ void save(const RunOptions &o, Session &session, const GenerateResult &result) {
     save_session(session, o.save_session, {result.random, {}});
 }
 
-// True if the prompt has the template's mark that begins a user's turn. A prompt with this mark
-// already follows the template.
-bool has_turns(const std::string &prompt, const ChatTemplate &chat) {
-    std::string mark = chat.format().user_open;
-    for (const char *name : {"{bos}", "{eos}"}) mark = replaced(std::move(mark), name, "");
-    mark.erase(mark.find_last_not_of(" \n") + 1);
-    return !mark.empty() && prompt.find(mark) != std::string::npos;
+// True if the prompt has a special token that does not begin a text, or the template's text after a
+// question. Then the prompt already follows the template.
+bool has_turns(const std::string &prompt, const ChatTemplate &chat, const Tokenizer &tokenizer) {
+    for (const int32_t id : tokenizer.encode(prompt, false))
+        if (tokenizer.kind(id) == TokenKind::special && id != tokenizer.bos_id()) return true;
+    std::string marks;
+    for (const ChatPiece &piece : chat.frame(tokenizer, std::nullopt).after) marks += piece.text;
+    const size_t from = std::min(marks.find_first_not_of(" \n"), marks.size());
+    marks = marks.substr(from, marks.find_last_not_of(" \n") + 1 - from);
+    return !marks.empty() && prompt.find(marks) != std::string::npos;
 }
 
 // If the model has a chat template, tells the user about 'keel chat'. 'keel run' does not use the
-// template. 'keel run' only continues the text of the prompt.
-void hint_at_chat(const std::string &model, const std::string &prompt) {
+// template; it only continues the text of the prompt.
+void hint_at_chat(const std::string &model, const std::string &prompt, const Tokenizer &tokenizer) {
     if (!log().should_log(LogLevel::info)) return;
-    FoundChatTemplate chat;
     try {
-        chat = load_chat_template(model);
+        const FoundChatTemplate chat = load_chat_template(model);
+        if (!chat.has_template() || has_turns(prompt, chat.open(), tokenizer)) return;
     } catch (const Error &e) { // 'keel chat' reports this as an error
-        log().debug("no chat template: {}", e.what());
+        log().debug("the chat template cannot be used: {}", e.what());
+        return;
     }
-    if (chat.jinja.empty() || (chat.known && has_turns(prompt, *chat.known))) return;
     log().info("{}: the model has a chat template, but 'keel run' continues the prompt as it "
                "is; to get an answer to the prompt, use 'keel chat'",
                model);
@@ -146,7 +149,8 @@ int run_one(const RunOptions &o, const Program &program, Pipeline &pipeline,
     Session session(pipeline);
     if (!o.load_session.empty()) load(o, session, generation);
     const bool goes_on = session.tokens() > 0;
-    if (!o.json && !goes_on) hint_at_chat(*pipeline.config().model.path, prompt);
+    if (!o.json && !goes_on)
+        hint_at_chat(*pipeline.config().model.path, prompt, *pipeline.tokenizer());
     const bool stream = !o.json && !o.no_stream;
     if (stream) {
         generation.on_text = [](std::string_view text) { console().out(text); };

@@ -71,10 +71,13 @@ bool is_ready() {
 
 } // namespace
 
-std::string read_text(const std::string &path) {
+std::string read_exact_text(const std::string &path) {
     if (path == "-") return without_last_newline(read_stdin());
-    return without_last_newline(is_stream(path) ? read_stream(path)
-                                                : read_text_file(path, max_text_bytes));
+    return is_stream(path) ? read_stream(path) : read_text_file(path, max_text_bytes);
+}
+
+std::string read_text(const std::string &path) {
+    return path == "-" ? read_exact_text(path) : without_last_newline(read_exact_text(path));
 }
 
 std::string read_scored_text(const std::string &path) {

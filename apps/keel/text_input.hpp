@@ -12,6 +12,8 @@ inline constexpr uint64_t max_text_bytes = uint64_t{256} << 20;
 // the end, because editors and echo add a newline. Throws Error(input) if the text cannot be read
 // or has more than max_text_bytes.
 std::string read_text(const std::string &path);
+// Like read_text(), but a file (not standard input) keeps the newline at its end.
+std::string read_exact_text(const std::string &path);
 // Like read_text(), for a text on which a model is evaluated. Throws Error(input) with the file's
 // name if the text is empty.
 std::string read_scored_text(const std::string &path);

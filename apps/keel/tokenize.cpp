@@ -6,6 +6,8 @@
 #include "base/display.hpp"
 #include "base/error.hpp"
 #include "eval/page/text_table.hpp"
+#include "run/conversation.hpp"
+#include "text/chat_prompt.hpp"
 #include "text/tokenizer/tokenizer.hpp"
 
 #include <charconv>
@@ -18,15 +20,15 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 struct TokenizeOptions {
-    std::string model, file;
+    std::string model, file, chat, chat_template;
     std::optional<std::string> text;
     std::vector<std::string> decode;
-    bool pieces = false, no_special = false, json = false, count = false;
+    bool pieces = false, no_special = false, json = false, count = false, show_text = false;
 };
 
 std::string input(const TokenizeOptions &o) {
     if (o.text) return o.text == "-" ? read_text("-") : *o.text;
-    if (!o.file.empty()) return read_text(o.file);
+    if (!o.file.empty()) return read_exact_text(o.file);
     if (auto text = piped_text(true)) return *std::move(text);
     throw_error(ErrorKind::usage,
                 "there is no text; set it with TEXT or -f FILE, or through a pipe");
@@ -77,16 +79,21 @@ int decode(const TokenizeOptions &o, const Tokenizer &tokenizer) {
     return 0;
 }
 
-int tokenize(const TokenizeOptions &o) {
-    const auto tokenizer = load_tokenizer(pipeline::model_folder(o.model));
-    if (!o.decode.empty()) return decode(o, *tokenizer);
-    const std::string text = input(o);
-    const std::vector<int32_t> ids = tokenizer->encode(text, !o.no_special);
+// The prompt of a conversation, as the model's chat template writes it.
+std::vector<ChatPiece> chat_prompt(const TokenizeOptions &o, const ChatTemplate &chat,
+                                   const Tokenizer &tokenizer) {
+    const std::string name = o.chat == "-" ? "standard input" : o.chat;
+    return render_chat(chat, read_chat_request(read_text(o.chat), name), tokenizer);
+}
+
+void print_ids(const TokenizeOptions &o, const Tokenizer &tokenizer,
+               const std::vector<int32_t> &ids, const std::string &text) {
     if (o.json) {
         Json json = {{"count", ids.size()}, {"ids", ids}};
+        if (!o.chat.empty()) json["text"] = text;
         if (o.pieces) {
             json["pieces"] = Json::array();
-            for (const int32_t id : ids) json["pieces"].push_back(tokenizer->piece(id));
+            for (const int32_t id : ids) json["pieces"].push_back(tokenizer.piece(id));
         }
         print_json(json);
     } else if (o.count) {
@@ -95,11 +102,32 @@ int tokenize(const TokenizeOptions &o) {
         std::vector<std::vector<std::string>> rows;
         for (const int32_t id : ids)
             rows.push_back(
-                {std::to_string(id), quoted(tokenizer->piece(id)), kind_word(tokenizer->kind(id))});
+                {std::to_string(id), quoted(tokenizer.piece(id)), kind_word(tokenizer.kind(id))});
         console().out(left_table(rows));
     } else {
         console().out(fmt::format("{}\n", fmt::join(ids, " ")));
     }
+}
+
+int tokenize(const TokenizeOptions &o) {
+    const std::string folder = pipeline::model_folder(o.model);
+    const auto tokenizer = load_tokenizer(folder);
+    if (!o.decode.empty()) return decode(o, *tokenizer);
+    std::string text;
+    std::vector<int32_t> ids;
+    if (o.chat.empty()) {
+        ids = tokenizer->encode(input(o), !o.no_special);
+    } else {
+        const ChatTemplate chat = choose_chat_template(folder, o.chat_template);
+        const std::vector<ChatPiece> pieces = chat_prompt(o, chat, *tokenizer);
+        text = chat.text(*tokenizer, pieces);
+        if (o.show_text) {
+            console().out(text);
+            return 0;
+        }
+        ids = chat.encode(*tokenizer, pieces, false);
+    }
+    print_ids(o, *tokenizer, ids, text);
     return 0;
 }
 
@@ -110,7 +138,9 @@ void add_tokenize(Command &keel, Program &program) {
         add_command(keel, program, "tokenize", "Convert text to a model's token ids, or back",
                     {{"keel tokenize models/tiny \"Once upon a time\" --pieces", ""},
                      {"keel tokenize models/tiny --decode 4094 953 310", ""},
-                     {"keel tokenize models/tiny --count < story.txt", ""}});
+                     {"keel tokenize models/tiny --count < story.txt", ""},
+                     {"keel tokenize models/assistant --chat talk.json --text",
+                      "prints the prompt that the model's chat template writes"}});
     auto o = std::make_shared<TokenizeOptions>();
     command.argument(
         "MODEL", o->model,
@@ -119,6 +149,21 @@ void add_tokenize(Command &keel, Program &program) {
     command.argument("TEXT", o->text, "The text (default: the text from a pipe)").optional();
     command.option("-f,--file FILE", o->file, "Read the text from a file; '-': standard input")
         .excludes({"TEXT"});
+    command
+        .option("--chat FILE", o->chat,
+                "Use the prompt of a conversation: a JSON list of messages with role and content, "
+                "or an object with messages, tools and chat_template_kwargs; '-': standard input")
+        .excludes({"TEXT", "--file", "--no-special", "--decode"});
+    command
+        .option("--template NAME", o->chat_template,
+                "With --chat: name of the chat template (default: the template in the model's "
+                "files)")
+        .needs({"--chat"});
+    command
+        .flag("--text", o->show_text,
+              "With --chat: print the text of the prompt, without a newline after it")
+        .needs({"--chat"})
+        .excludes({"--pieces", "--count", "--json"});
     command.flag("--pieces", o->pieces, "Print one token on each line: id and text");
     command.flag("--count", o->count, "Print only the number of tokens").excludes({"--pieces"});
     command.flag("--no-special", o->no_special,

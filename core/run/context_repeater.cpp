@@ -28,27 +28,21 @@ void ContextRepeater::take_kvpress_words(const Tokenizer &tokenizer) {
         "\n\nRepeat the part of the previous context exactly, starting with", false);
     const auto &path = sequence_.pipeline.config().model.path;
     const FoundChatTemplate found = load_chat_template(*path);
-    if (!found.known && !found.jinja.empty()) {
-        throw_error(ErrorKind::input,
-                    "policy {}: compat: kvpress needs the end of a question in the model's chat "
-                    "template, and Keel does not know this template; remove compat",
-                    sequence_.cache.first().setup().config().policy.name);
-    }
-    if (!found.known) {
+    if (!found.has_template()) {
         opening_ = tokenizer.encode("\n", false);
         return;
     }
-    const ChatTemplate &chat = *found.known;
-    std::vector<ChatPiece> before = chat.begin(std::nullopt);
-    std::vector<ChatPiece> after;
-    bool is_after = false;
-    for (ChatPiece &piece : chat.user_turn("Q", true)) {
-        const bool is_question = !piece.is_markup;
-        if (!is_question) (is_after ? after : before).push_back(std::move(piece));
-        is_after |= is_question;
+    try {
+        const ChatTemplate chat = found.open();
+        const ChatTemplate::Frame frame = chat.frame(tokenizer, std::nullopt);
+        prefix_ = chat.encode(tokenizer, frame.before, false);
+        opening_ = chat.encode(tokenizer, frame.after, true);
+    } catch (const Error &error) {
+        throw_error(ErrorKind::input,
+                    "policy {}: compat: kvpress needs the end of a question in the model's chat "
+                    "template, and the template failed; remove compat: {}",
+                    sequence_.cache.first().setup().config().policy.name, error.what());
     }
-    prefix_ = chat.encode(tokenizer, before, false);
-    opening_ = chat.encode(tokenizer, after, true);
 }
 
 int64_t ContextRepeater::skipped() const {

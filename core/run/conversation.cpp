@@ -1,6 +1,7 @@
 #include "run/conversation.hpp"
 
 #include "base/display.hpp"
+#include "base/log.hpp"
 #include "base/suggest.hpp"
 #include "run/session_file.hpp"
 #include "text/text_stream.hpp"
@@ -34,18 +35,21 @@ ChatTemplate choose_chat_template(const std::filesystem::path &model, std::strin
                     fmt::join(names, ", "));
     }
     FoundChatTemplate found = load_chat_template(model);
-    if (found.known) return *std::move(found.known);
-    if (found.jinja.empty()) {
+    if (!found.has_template()) {
         throw_error(ErrorKind::usage,
                     "{}: the model names no chat template, so it was made to continue a text, not "
                     "to answer (use {} to continue a text); to chat anyway, use {} with one of {}",
                     printable(model.string(), 400), ways.plain, ways.chosen,
                     fmt::join(names, ", "));
     }
-    throw_error(ErrorKind::usage,
-                "{}: Keel does not know the model's chat template; choose the most similar "
-                "template with {}: {}",
-                printable(model.string(), 400), ways.chosen, fmt::join(names, ", "));
+    try {
+        return found.open();
+    } catch (const Error &error) {
+        throw_error(ErrorKind::usage,
+                    "{}; Keel cannot use the model's chat template, so choose the most similar "
+                    "template with {}: {}",
+                    error.what(), ways.chosen, fmt::join(names, ", "));
+    }
 }
 
 Conversation::Conversation(Session &session, ChatTemplate chat, std::optional<std::string> system)
@@ -64,17 +68,16 @@ void Conversation::reset() {
 // Returns the number of tokens at the front that belong to the system prompt. These tokens are the
 // same for any question after the system prompt.
 int64_t Conversation::system_tokens() const {
-    if (!system_ && !chat_.format().default_system) return 0;
     const Tokenizer &tokenizer = *session_.pipeline().tokenizer();
-    const auto with = [&](std::string_view question) {
-        std::vector<ChatPiece> pieces = chat_.begin(system_);
-        for (ChatPiece &piece : chat_.user_turn(question, true)) pieces.push_back(std::move(piece));
-        return chat_.encode(tokenizer, pieces, false);
-    };
-    // A token can cross the border of the system prompt. So only tokens that stay the same with a
-    // question after them are counted.
-    const std::vector<int32_t> begin = chat_.encode(tokenizer, chat_.begin(system_), false),
-                               question = with("Q");
+    const std::vector<ChatPiece> part = chat_.system_part(tokenizer, system_);
+    if (part.empty()) return 0;
+    ChatTemplate::Frame frame = chat_.frame(tokenizer, system_);
+    frame.before.push_back({"Q", false});
+    for (ChatPiece &piece : frame.after) frame.before.push_back(std::move(piece));
+    // A token may cross the border of the system prompt. So only tokens that stay the same with a
+    // question after it are counted.
+    const std::vector<int32_t> begin = chat_.encode(tokenizer, part, false),
+                               question = chat_.encode(tokenizer, frame.before, false);
     const auto [a, b] = std::mismatch(begin.begin(), begin.end(), question.begin(), question.end());
     return a - begin.begin();
 }
@@ -90,6 +93,14 @@ void Conversation::take_over(std::vector<ChatMessage> turns) {
     turns_ = std::move(turns);
 }
 
+std::vector<ChatMessage> Conversation::messages_with(std::string_view question) const {
+    std::vector<ChatMessage> all;
+    if (system_) all.push_back({ChatRole::system, *system_});
+    all.insert(all.end(), turns_.begin(), turns_.end());
+    all.push_back({ChatRole::user, std::string(question)});
+    return all;
+}
+
 std::vector<int32_t> Conversation::encode_question(std::string_view question) const {
     const Tokenizer &tokenizer = *session_.pipeline().tokenizer();
     if (session_.tokens() > 0) {
@@ -98,11 +109,60 @@ std::vector<int32_t> Conversation::encode_question(std::string_view question) co
             pieces.push_back(std::move(piece));
         return chat_.encode(tokenizer, pieces, true);
     }
-    std::vector<ChatMessage> all;
-    if (system_) all.push_back({ChatRole::system, *system_});
-    all.insert(all.end(), turns_.begin(), turns_.end());
-    all.push_back({ChatRole::user, std::string(question)});
-    return chat_.encode(tokenizer, chat_.conversation(all), false);
+    return chat_.encode(tokenizer, chat_.conversation(messages_with(question)), false);
+}
+
+// Returns the tokens of what follows the last answer, if the template renders everything up to the
+// end of this answer as the session has it. The session has the rendering of all messages before
+// the last answer, and then the answer as the model wrote it.
+std::optional<std::vector<int32_t>>
+Conversation::new_tokens(std::span<const ChatMessage> all) const {
+    const Tokenizer &tokenizer = *session_.pipeline().tokenizer();
+    const auto before_answer = all.first(all.size() - 2);
+    std::vector<ChatPiece> known = chat_.prompt(tokenizer, before_answer);
+    known.push_back({all[all.size() - 2].content, false});
+    // one character in `marks` for each byte of `text`
+    std::string text, marks;
+    for (const ChatPiece &piece : known) {
+        text += piece.text;
+        marks.append(piece.text.size(), piece.is_markup ? 'm' : 'd');
+    }
+    std::vector<ChatPiece> rest;
+    size_t at = 0;
+    for (const ChatPiece &piece : chat_.prompt(tokenizer, all)) {
+        const size_t same = std::min(piece.text.size(), text.size() - at);
+        if (text.compare(at, same, piece.text, 0, same) != 0 ||
+            marks.compare(at, same, std::string(same, piece.is_markup ? 'm' : 'd')) != 0)
+            return std::nullopt;
+        at += same;
+        if (same < piece.text.size()) rest.push_back({piece.text.substr(same), piece.is_markup});
+    }
+    if (at < text.size() || rest.empty()) return std::nullopt;
+    return chat_.encode(tokenizer, rest, true);
+}
+
+// Renders the conversation with a question, and returns the tokens that the session must read. If
+// the template changed earlier turns, truncates the session first and sets `was_truncated`.
+std::vector<int32_t> Conversation::render_question(std::string_view question, bool &was_truncated) {
+    const Tokenizer &tokenizer = *session_.pipeline().tokenizer();
+    const std::vector<ChatMessage> all = messages_with(question);
+    if (session_.tokens() > 0 && turns_.size() >= 2)
+        if (auto ids = new_tokens(all)) return *std::move(ids);
+    std::vector<int32_t> ids = chat_.encode(tokenizer, chat_.prompt(tokenizer, all), false);
+    if (ids.empty())
+        throw_error(ErrorKind::input, "the model's chat template gives no text for this question");
+    if (session_.tokens() == 0) return ids;
+    const auto history = session_.history();
+    const int64_t most = std::min<int64_t>(std::ssize(history), std::ssize(ids) - 1);
+    const auto [end, other] = std::mismatch(history.begin(), history.begin() + most, ids.begin());
+    int64_t same = end - history.begin();
+    was_truncated = true;
+    log().debug("the chat template changed earlier turns, so {} tokens are read again",
+                session_.tokens() - same);
+    take_back(same, std::nullopt);
+    if (session_.tokens() == 0) same = 0; // the session reads everything again
+    ids.erase(ids.begin(), ids.begin() + same);
+    return ids;
 }
 
 // Truncates the cache to `tokens` tokens. If one of these tokens was evicted in the meantime, it
@@ -158,23 +218,32 @@ GenerateResult Conversation::ask(std::string_view question, const GenerateOption
             if (!text.empty()) given.on_text(text);
         };
     }
+    bool was_truncated = false;
+    const std::vector<int32_t> ids = chat_.jinja() != nullptr
+                                         ? render_question(question, was_truncated)
+                                         : encode_question(question);
     const int64_t before = session_.tokens();
     const std::optional<int32_t> pending = session_.pending();
-    const std::vector<int32_t> ids = encode_question(question);
+    // Removes the question from the session. A truncated session lacks a part of the last answer,
+    // so it reads the whole conversation again with the next question.
+    const auto remove_question = [&] {
+        if (was_truncated)
+            read_anew();
+        else
+            take_back(before, pending);
+    };
     GenerateResult result;
     try {
         result = generate(session_, ids, options);
-    } catch (...) {
-        // for example, the question did not fit, or on_text threw; then the question is removed
-        // from the conversation
-        take_back(before, pending);
+    } catch (...) { // for example, the question did not fit, or on_text threw
+        remove_question();
         throw;
     }
     if (result.reason == StopReason::device_lost)
         throw_error(ErrorKind::runtime, "{}", result.detail);
     if (result.ids.empty()) {
-        take_back(before, pending);
-        result.detail.clear(); // the question was removed, so the result has no details
+        remove_question();
+        result.detail.clear(); // the question was removed, so there is nothing to report
         return result;
     }
     random_ = result.random;

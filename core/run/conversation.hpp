@@ -17,15 +17,18 @@ namespace keel {
 struct ChatWays {
     std::string_view plain = "'keel run'", chosen = "--template NAME";
 };
-// Returns the chat template with the name `name`. If the name is empty, returns the template that
-// the model's files name. Throws Error(usage) if the name is unknown; the error lists all names.
-// Also throws if the files name no template, or a template that Keel does not know; the error says
-// what to do.
+// Returns the chat template with this name. If the name is empty, returns the template that the
+// model's files name. Throws Error(usage) if the name is unknown (the error lists all names), or if
+// the files name no template, or a template that cannot be used (the error says what to do).
 ChatTemplate choose_chat_template(const std::filesystem::path &model, std::string_view name,
                                   const ChatWays &ways = {});
 
 // A chat in turns: a session whose text follows a chat template. Each turn reads only the new
-// tokens. Text that the model wrote is not read again. Not thread-safe.
+// tokens. Text that the model wrote is not read again, with one exception: a Jinja template may
+// render an earlier turn in another way than before, for example without the model's thoughts. Then
+// the session is truncated to the tokens that stay the same, and reads the rest again. If tokens
+// that must be removed were evicted, the session reads the whole conversation again. Not
+// thread-safe.
 class Conversation {
   public:
     // Resets the session, which must outlive this object. `system`: the system prompt, if any. Its
@@ -67,7 +70,10 @@ class Conversation {
   private:
     void protect_system();
     int64_t system_tokens() const;
+    std::vector<ChatMessage> messages_with(std::string_view question) const;
     std::vector<int32_t> encode_question(std::string_view question) const;
+    std::vector<int32_t> render_question(std::string_view question, bool &was_truncated);
+    std::optional<std::vector<int32_t>> new_tokens(std::span<const ChatMessage> all) const;
     void take_back(int64_t tokens, std::optional<int32_t> pending);
     void read_anew();
     void drop_stop_string(const GenerateResult &result, size_t text_bytes, int64_t before);

@@ -284,6 +284,16 @@ std::vector<ChatPiece> ChatTemplate::conversation(std::span<const ChatMessage> m
     return pieces;
 }
 
+std::string ChatTemplate::text(const Tokenizer &tokenizer,
+                               std::span<const ChatPiece> pieces) const {
+    std::string all;
+    for (const ChatPiece &piece : pieces) {
+        const bool has_marks = piece.is_markup && !jinja_; // placeholders of a named format
+        all += has_marks ? with_marks(piece.text, tokenizer, name_) : piece.text;
+    }
+    return all;
+}
+
 std::vector<std::int32_t> ChatTemplate::encode(const Tokenizer &tokenizer,
                                                std::span<const ChatPiece> pieces,
                                                bool continues) const {
@@ -291,28 +301,10 @@ std::vector<std::int32_t> ChatTemplate::encode(const Tokenizer &tokenizer,
     texts.reserve(pieces.size());
     std::vector<TextPart> parts;
     for (const ChatPiece &piece : pieces) {
-        texts.push_back(piece.is_markup ? with_marks(piece.text, tokenizer, name_) : piece.text);
+        texts.push_back(text(tokenizer, std::span(&piece, 1)));
         parts.push_back({texts.back(), piece.is_markup});
     }
     return tokenizer.encode(parts, {.add_special = false, .continues = continues});
-}
-
-std::vector<std::int32_t> ChatTemplate::end_ids(const Tokenizer &tokenizer) const {
-    std::vector<std::int32_t> ids = tokenizer.end_ids();
-    if (const auto eos = tokenizer.eos_id()) ids.push_back(*eos);
-    for (const std::string &mark : format_.end_marks)
-        if (const auto id = tokenizer.find_token(mark)) ids.push_back(*id);
-    std::sort(ids.begin(), ids.end());
-    ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
-    return ids;
-}
-
-std::vector<std::string> ChatTemplate::stop_strings(const Tokenizer &tokenizer) const {
-    // models of the family write only the first mark; Keel uses the other marks only if they are
-    // tokens
-    const std::string &mark = format_.end_marks.front();
-    if (mark == "{eos}" || tokenizer.find_token(mark)) return {};
-    return {mark};
 }
 
 } // namespace keel

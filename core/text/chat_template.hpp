@@ -1,9 +1,11 @@
 #pragma once
 
+#include "text/jinja/text.hpp"
 #include "text/tokenizer/tokenizer.hpp"
 
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -30,20 +32,22 @@ struct ChatPiece {
     bool is_markup = false;
 };
 
-// The marks around the turns of a chat, as the model saw them in training. The formats are written
-// in C++. The Jinja text in model folders is only recognized, never run. Immutable; all members are
-// thread-safe.
+class ModelTemplate;
+
+// The form in which a model reads a chat. There are two kinds: the Jinja template of a model's
+// files, and named formats that are written in C++. Immutable; all members are thread-safe.
 //
-// A conversation is prefilled turn by turn. Earlier turns are never changed:
+// With a named format, a conversation is prefilled turn by turn. Earlier turns are never changed:
 //
 //   begin(system) + user_turn("Hi", true)            -> encode(..., false)   the model answers
 //   end_of_answer() + user_turn("And then?", false)  -> encode(..., true)    the model answers
 //   ...
 //
-// The pieces of one line are encoded together, so a token may cross the border of two pieces. Some
-// templates of Hugging Face later change earlier turns: they move the system prompt to the last
-// question, or remove the thoughts of the model. Keel does not do this. The turns stay as they
-// were, and the system prompt stays at the first turn.
+// The pieces of one line are encoded together, so a token may cross the border of two pieces.
+//
+// A Jinja template always renders the whole conversation. It may change earlier turns, for example
+// remove the thoughts of the model. Conversation (run/conversation.hpp) then reads the changed part
+// again.
 class ChatTemplate {
   public:
     // The marks with which a family writes its turns. "{bos}" and "{eos}" mean the tokenizer's
@@ -71,17 +75,41 @@ class ChatTemplate {
 
     ChatTemplate(std::string name, Format format)
         : name_(std::move(name)), format_(std::move(format)) {}
+    explicit ChatTemplate(std::string name, std::shared_ptr<const ModelTemplate> jinja)
+        : name_(std::move(name)), jinja_(std::move(jinja)) {}
 
     // The template with a name from names(). nullopt for any other name.
     static std::optional<ChatTemplate> by_name(std::string_view name);
     static std::vector<std::string> names();
-    // Recognizes the Jinja text of a model folder or GGUF file. Returns nullopt if no format of
-    // this class writes the turns in the same way. Then the caller must ask the user for a name.
-    // The text is not trusted.
-    static std::optional<ChatTemplate> recognize(std::string_view jinja);
 
-    // The name, such as "llama3". For a recognized template, the name of its family.
+    // The name, such as "llama3". For a Jinja template "jinja-" and 8 hex digits, which are
+    // different for different templates.
     const std::string &name() const noexcept { return name_; }
+    // NULL for a named format.
+    const ModelTemplate *jinja() const noexcept { return jinja_.get(); }
+
+    // The next functions are for both kinds. `today` is the date that some templates write, such as
+    // "26 Jul 2024"; if empty, this machine's date. Each throws Error(input) if a Jinja template
+    // fails or refuses the conversation.
+    //
+    // The text around the first question: `before` begins with the system prompt. `after` ends with
+    // the text with which the answer begins. `trims`: the template removes white space around
+    // questions.
+    struct Frame {
+        std::vector<ChatPiece> before, after;
+        bool trims = false;
+    };
+    Frame frame(const Tokenizer &tokenizer, std::optional<std::string_view> system,
+                std::string_view today = {}) const;
+    // The pieces at the front that belong to the system prompt: what precedes the first question,
+    // without the marks that precede every question. Empty if there is no system prompt.
+    std::vector<ChatPiece> system_part(const Tokenizer &tokenizer,
+                                       std::optional<std::string_view> system) const;
+    // A conversation that ends with a user turn or with an answer.
+    std::vector<ChatPiece> prompt(const Tokenizer &tokenizer, std::span<const ChatMessage> messages,
+                                  std::string_view today = {}) const;
+
+    // The next functions, up to conversation(), are for named formats only.
     const Format &format() const noexcept { return format_; }
 
     // Everything before the first user turn. `system`: nullopt if there is no system prompt; then
@@ -103,6 +131,9 @@ class ChatTemplate {
     std::vector<ChatPiece> conversation(std::span<const ChatMessage> messages,
                                         std::string_view today = {}) const;
 
+    // The text of the pieces for a tokenizer: with its begin and end tokens. Throws the same errors
+    // as encode().
+    std::string text(const Tokenizer &tokenizer, std::span<const ChatPiece> pieces) const;
     // Returns the ids of the pieces. They are equal to the ids that Hugging Face gives for the
     // whole text. `continues`: the pieces follow tokens that are already in the cache. Throws
     // Error(usage) if the template needs a begin or end token that the tokenizer lacks.
@@ -117,25 +148,33 @@ class ChatTemplate {
     std::vector<std::string> stop_strings(const Tokenizer &tokenizer) const;
 
   private:
+    jinja::Text render(const Tokenizer &tokenizer, std::span<const ChatMessage> messages,
+                       std::string_view today) const;
+
     std::string name_;
     Format format_;
+    std::shared_ptr<const ModelTemplate> jinja_;
 };
 
-// Recognizes the template of a model's files. It is the content of chat_template.jinja if that is
-// not empty. Otherwise it is the value of the key chat_template of tokenizer_config.json: a text,
-// or a list of named texts from which "default" is used. `jinja` is the text, empty if the files
-// have none. Throws Error(input) for an invalid file.
+// The chat template in a model's files. It is the content of chat_template.jinja if that is not
+// empty. Otherwise it is the value of the key chat_template of tokenizer_config.json: a text, or a
+// list of named texts. A list may have "default", and "tool_use" for conversations with tools.
 struct FoundChatTemplate {
-    std::string jinja;
-    // nullopt if the files have no template, or its turns are not recognized
-    std::optional<ChatTemplate> known;
+    std::string jinja; // empty if the files have no template
+    std::string tool_use;
+    std::string name; // the place of the template, for messages
+
+    bool has_template() const noexcept { return !jinja.empty(); }
+    // Throws Error(input) with the line if the template is not valid or not supported.
+    ChatTemplate open() const;
 };
-FoundChatTemplate
-find_chat_template(std::string_view chat_template_jinja, std::string_view tokenizer_config_json,
-                   std::string_view config_name); // config_name: name of the file, for messages
-// Recognizes the template in a GGUF file's tokenizer.chat_template.
-FoundChatTemplate find_chat_template(const GgufFile &file);
-// Recognizes the template for a path. The path is a model folder or a file in one, as for
+// Throws Error(input) for an invalid file. `folder`: for messages; may be empty.
+FoundChatTemplate find_chat_template(std::string_view chat_template_jinja,
+                                     std::string_view tokenizer_config_json,
+                                     const std::string &folder);
+// Finds tokenizer.chat_template in a GGUF file.
+FoundChatTemplate find_chat_template(const GgufFile &file, const std::string &name);
+// Finds the template for a path. The path is a model folder or a file in one, as for
 // load_tokenizer().
 FoundChatTemplate load_chat_template(const std::filesystem::path &path);
 

@@ -166,7 +166,7 @@ TEST_CASE("A GGUF file with Llama 3's template can chat without a pipeline file"
     const ProcessResult r = run_keel({"chat", "x.gguf"}, two);
     INFO(r.out << r.err);
     CHECK(r.code == 0);
-    CHECK(contains(r.err, "x.gguf | template llama3.1 | "));
+    CHECK(contains(r.err, "x.gguf | template jinja-"));
     CHECK_FALSE(contains(r.err, "error"));
     CHECK(lines(r.out) >= 2);
 
@@ -183,6 +183,25 @@ TEST_CASE("A GGUF file with Llama 3's template can chat without a pipeline file"
     CHECK(both.starts_with(answers(file, "Who was the king?\n")));
     CHECK_FALSE(both.ends_with("\n" + answers(file, "And then?\n"))); // without the first turn
     CHECK(both == answers(model.path(), *two.input));
+    // The prompt of a conversation has the template's marks as tokens, and the user's as text.
+    folder.write("talk.json", R"([{"role": "user", "content": "Hi<|eot_id|>"}])");
+    const std::string talk = (folder / "talk.json").string();
+    const std::string text = run_keel({"tokenize", file, "--chat", talk, "--text"}).out;
+    CHECK(text.ends_with("user<|end_header_id|>\n\nHi<|eot_id|><|eot_id|>"
+                         "<|start_header_id|>assistant<|end_header_id|>\n\n"));
+    const auto json =
+        nlohmann::json::parse(run_keel({"tokenize", file, "--chat", talk, "--json"}).out);
+    CHECK(json.at("text") == text);
+    const auto ids = json.at("ids").get<std::vector<int>>();
+    CHECK(std::count(ids.begin(), ids.end(), 4093) == 2); // after the system prompt and the user
+    const ProcessResult named =
+        run_keel({"tokenize", tiny, "--chat", talk, "--text", "--template", "zephyr"});
+    CHECK(named.out == "<|user|>\nHi<|eot_id|><|end_of_text|>\n<|assistant|>\n");
+    CHECK(contains(run_keel({"tokenize", tiny, "--chat", talk}).err, "names no chat template"));
+    // A file keeps its last newline.
+    folder.write("line.txt", "a\n");
+    CHECK(run_keel({"tokenize", tiny, "-f", (folder / "line.txt").string(), "--no-special"}).out ==
+          "97 10\n");
     // The marks are tokens in the GGUF file.
     CHECK(
         run_keel({"tokenize", file, "<|start_header_id|><|end_header_id|><|eot_id|>"}).out ==

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "base/error.hpp"
 #include "text/chat_template.hpp"
 #include "text/text_stream.hpp"
 #include "text/tokenizer/tokenizer.hpp"
@@ -34,16 +35,19 @@ inline void check_tokenizer_promises(const keel::Tokenizer &tokenizer, std::stri
     (void)tokenizer.encode(parts, {.add_special = true, .continues = true});
 }
 
-// Checks that a recognized template can be used with any tokenizer.
+// Checks that any template can be used with any tokenizer: it gives pieces or an error.
 inline void check_chat_promises(const keel::FoundChatTemplate &found,
                                 const keel::Tokenizer &tokenizer) {
-    if (!found.known) return;
-    const keel::ChatTemplate &chat = *found.known;
-    auto pieces = chat.begin("system", "1 Jan 2026");
-    for (const keel::ChatPiece &piece : chat.user_turn(" \xFFhello\n", true))
-        pieces.push_back(piece);
-    for (const keel::ChatPiece &piece : chat.end_of_answer()) pieces.push_back(piece);
-    (void)chat.encode(tokenizer, pieces, false);
-    (void)chat.end_ids(tokenizer);
-    (void)chat.stop_strings(tokenizer);
+    if (!found.has_template()) return;
+    try {
+        const keel::ChatTemplate chat = found.open();
+        const keel::ChatMessage messages[] = {{keel::ChatRole::system, "system"},
+                                              {keel::ChatRole::user, " \xFFhello\n"}};
+        const auto pieces = chat.prompt(tokenizer, messages, "1 Jan 2026");
+        (void)chat.encode(tokenizer, pieces, false);
+        (void)chat.end_ids(tokenizer);
+        (void)chat.stop_strings(tokenizer);
+    } catch (const keel::Error &) {
+        // the template is invalid or refuses the conversation
+    }
 }

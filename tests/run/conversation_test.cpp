@@ -22,8 +22,11 @@ pipeline::PipelineConfig chat_tiny(std::initializer_list<std::string> more = {})
 struct Talk {
     explicit Talk(std::initializer_list<std::string> more = {},
                   std::optional<std::string> system = std::nullopt)
+        : Talk(*ChatTemplate::by_name("zephyr"), more, std::move(system)) {}
+    Talk(ChatTemplate form, std::initializer_list<std::string> more,
+         std::optional<std::string> system = std::nullopt)
         : pipeline(chat_tiny(more), options()), session(pipeline),
-          chat(session, *ChatTemplate::by_name("zephyr"), std::move(system)) {}
+          chat(session, std::move(form), std::move(system)) {}
     static PipelineOptions options() {
         PipelineOptions o;
         o.has_system_prompt = true;
@@ -40,7 +43,8 @@ struct Talk {
         std::vector<ChatMessage> all(chat.turns().begin(), chat.turns().end());
         if (chat.system()) all.insert(all.begin(), {ChatRole::system, *chat.system()});
         all.push_back({ChatRole::user, std::string(next)});
-        return chat.chat().encode(*pipeline.tokenizer(), chat.chat().conversation(all), false);
+        return chat.chat().encode(*pipeline.tokenizer(),
+                                  chat.chat().prompt(*pipeline.tokenizer(), all), false);
     }
 
     Pipeline pipeline;
@@ -242,6 +246,67 @@ TEST_CASE("a conversation that another pipeline takes over is read with the next
     CHECK(b.chat.turns().size() == 4);
 }
 
+namespace {
+
+// Zephyr's turns as a Jinja template. `answer`: the expression that writes an earlier answer.
+ChatTemplate jinja_of(const std::string &answer) {
+    const std::string text =
+        "{% for m in messages %}{{ '<|' + m.role + '|>\n' }}"
+        "{% if m.role == 'assistant' %}{{ " +
+        answer +
+        " }}{% else %}{{ m.content }}{% endif %}{{ eos_token + '\n' }}{% endfor %}"
+        "{% if add_generation_prompt %}{{ '<|assistant|>\n' }}{% endif %}";
+    return FoundChatTemplate{text, {}, "t.jinja"}.open();
+}
+
+} // namespace
+
+TEST_CASE("with a Jinja template, a turn also reads only the new tokens") {
+    Talk named({}, rule), jinja(jinja_of("m.content"), {}, rule);
+    for (const char *question : {"Who was the king?", "And then?", "Why?"})
+        CHECK(named.ask(question).text == jinja.ask(question).text);
+    CHECK(std::ranges::equal(named.session.history(), jinja.session.history()));
+    CHECK(named.session.stats().prefill_tokens == jinja.session.stats().prefill_tokens);
+    const test::TempFolder folder;
+    jinja.chat.save(folder / "chat");
+    jinja.chat.load(folder / "chat");
+    CHECK_FALSE(jinja.ask("Go on.").ids.empty());
+    CHECK(jinja.session.stats().prefill_tokens < 40); // nothing was read again
+    CHECK_THAT(refusal_of([&] { named.chat.load(folder / "chat"); }),
+               Catch::Contains("template jinja-"));
+}
+
+TEST_CASE("if a Jinja template changes an earlier answer, the session reads the changed part") {
+    Talk talk(jinja_of("'...' + m.content[-9:]"), {}, rule);
+    talk.ask("Who was the king?", 30, true);
+    const auto first = talk.session.stats().prefill_tokens;
+    const auto whole = talk.whole("And then?");
+    talk.ask("And then?", 8, true);
+    const auto history = talk.session.history();
+    REQUIRE(history.size() >= whole.size());
+    CHECK(std::equal(whole.begin(), whole.end(), history.begin()));
+    // the system prompt and the first question are not read again
+    CHECK(talk.session.stats().prefill_tokens - first < whole.size() - 20);
+    // a question that does not fit is removed, and the chat goes on with the whole conversation
+    Talk small(jinja_of("'...' + m.content[-9:]"), {"model.context=128"});
+    small.ask("Who was the king?", 30, true);
+    std::string long_question;
+    for (int i = 0; i < 200; ++i) long_question += "and then ";
+    CHECK_THAT(refusal_of([&] { small.ask(long_question); }),
+               Catch::Contains("model.context = 128"));
+    CHECK(small.chat.turns().size() == 2);
+    const auto again = small.whole("Why?");
+    small.ask("Why?", 8, true);
+    CHECK(std::equal(again.begin(), again.end(), small.session.history().begin()));
+    // evicted tokens cannot be removed, so the session reads everything again
+    Talk evicting(jinja_of("'...' + m.content[-9:]"),
+                  {"policy.plugin=sliding_window", "policy.budget.tokens=64"}, rule);
+    evicting.ask("Who was the king?", 120, true);
+    const auto all = evicting.whole("Why?");
+    evicting.ask("Why?", 8, true);
+    CHECK(std::equal(all.begin(), all.end(), evicting.session.history().begin()));
+}
+
 TEST_CASE("a model without a template, or an unknown template, is refused with what to do") {
     const std::string model = std::string(KEEL_SOURCE_DIR) + "/models/tiny";
     CHECK_THAT(refusal_of([&] { choose_chat_template(model, ""); }),
@@ -250,4 +315,9 @@ TEST_CASE("a model without a template, or an unknown template, is refused with w
     CHECK_THAT(refusal_of([&] { choose_chat_template(model, "chatm"); }),
                Catch::Contains("did you mean 'chatml'"));
     CHECK(choose_chat_template(model, "chatml").name() == "chatml");
+    const test::TempFolder folder;
+    folder.write("chat_template.jinja", "{{ 1 | nope }}\n{% nope %}");
+    CHECK_THAT(refusal_of([&] { choose_chat_template(folder.path(), ""); }),
+               Catch::Contains("chat_template.jinja:2: unknown or misplaced statement 'nope'") &&
+                   Catch::Contains("--template NAME: llama2"));
 }

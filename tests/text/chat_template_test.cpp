@@ -1,6 +1,6 @@
 // Compares chat templates with the results of transformers (golden/make_chat_golden.py).
 #include "base/error.hpp"
-#include "text/chat_template.hpp"
+#include "text/chat_prompt.hpp"
 
 #include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>
@@ -73,13 +73,8 @@ std::vector<ChatMessage> conversation(const std::string &name) {
     return messages;
 }
 
-std::string joined(const std::vector<ChatPiece> &pieces) {
-    std::string text;
-    for (const ChatPiece &piece : pieces) text += piece.text;
-    for (const auto &[mark, by] : {std::pair{"{bos}", "<s>"}, std::pair{"{eos}", "</s>"}})
-        for (std::size_t at = text.find(mark); at != std::string::npos; at = text.find(mark))
-            text.replace(at, 5, by);
-    return text;
+ChatTemplate opened(const std::string &jinja) {
+    return keel::FoundChatTemplate{jinja, {}, "t.jinja"}.open();
 }
 
 std::vector<ChatPiece> operator+(std::vector<ChatPiece> a, const std::vector<ChatPiece> &b) {
@@ -93,21 +88,60 @@ bool has(const Ids &ids, std::optional<std::int32_t> id) {
 
 } // namespace
 
-TEST_CASE("templates are recognized and give the text and ids of transformers") {
+TEST_CASE("Jinja templates and the named formats give the text and ids of transformers") {
+    const std::string date = golden()["date"];
     for (const auto &[label, entry] : golden()["templates"].items()) {
         INFO(label);
-        const auto known = ChatTemplate::recognize(entry["jinja"].get<std::string>());
-        REQUIRE(known);
-        CHECK(known->name() == entry["name"]);
+        const ChatTemplate jinja = opened(entry["jinja"]);
+        const auto named = ChatTemplate::by_name(label);
         for (const auto &[name, expected] : entry["cases"].items()) {
             INFO(name);
-            const auto pieces =
-                known->conversation(conversation(name), golden()["date"].get<std::string>());
-            CHECK(joined(pieces) == expected["text"].get<std::string>());
-            CHECK(known->encode(spm(), pieces, false) == expected["spm"].get<Ids>());
-            CHECK(known->encode(bytes(), pieces, false) == expected["bytes"].get<Ids>());
+            const auto messages = conversation(name);
+            const auto pieces = jinja.prompt(spm(), messages, date);
+            CHECK(jinja.text(spm(), pieces) == expected["text"].get<std::string>());
+            CHECK(jinja.encode(spm(), pieces, false) == expected["spm"].get<Ids>());
+            CHECK(jinja.encode(bytes(), jinja.prompt(bytes(), messages, date), false) ==
+                  expected["bytes"].get<Ids>());
+            // the date of the named format is that of Meta's files
+            if (!named || label == "llama3.1") continue;
+            const auto same = named->conversation(messages, date);
+            CHECK(named->text(spm(), same) == expected["text"].get<std::string>());
+            CHECK(named->encode(spm(), same, false) == expected["spm"].get<Ids>());
+            CHECK(named->encode(bytes(), same, false) == expected["bytes"].get<Ids>());
         }
     }
+}
+
+TEST_CASE("both kinds of templates give the same text around a question and the same ends") {
+    for (const std::string name : {"llama3", "chatml", "zephyr", "gemma", "mistral-v3"}) {
+        const ChatTemplate jinja = opened(golden()["templates"][name]["jinja"]);
+        const ChatTemplate named = *ChatTemplate::by_name(name);
+        for (const Tokenizer *t : {&spm(), &bytes()}) {
+            INFO(name);
+            const auto a = jinja.frame(*t, std::nullopt), b = named.frame(*t, std::nullopt);
+            CHECK(jinja.text(*t, a.before) == named.text(*t, b.before));
+            CHECK(jinja.text(*t, a.after) == named.text(*t, b.after));
+            CHECK(a.trims == b.trims);
+            const auto ends = jinja.end_ids(*t);
+            CHECK(has(ends, t->eos_id()));
+            for (const std::int32_t id : ends) CHECK(has(named.end_ids(*t), id));
+            CHECK(jinja.stop_strings(*t) == named.stop_strings(*t));
+        }
+    }
+    const auto plain = keel::load_tokenizer(root + "/models/tiny");
+    const ChatTemplate chatml = opened(golden()["templates"]["chatml"]["jinja"]);
+    CHECK(chatml.stop_strings(*plain) == std::vector<std::string>{"<|im_end|>"});
+    // the system prompt, without the marks of a question
+    const auto system = [&](const char *name, std::optional<std::string_view> given) {
+        const ChatTemplate chat = opened(golden()["templates"][name]["jinja"]);
+        return chat.text(spm(), chat.system_part(spm(), given));
+    };
+    CHECK(system("chatml", std::nullopt).empty());
+    CHECK(system("chatml", "Be kind.") == "<|im_start|>system\nBe kind.");
+    CHECK(system("chatml, default", std::nullopt).starts_with("<|im_start|>system\nYou are"));
+    CHECK(system("zephyr", "Be kind.") == "<|system|>\nBe kind.");
+    CHECK_THROWS_WITH(opened("{{ messages|length }}").frame(spm(), std::nullopt),
+                      Contains("does not write the user's question"));
 }
 
 TEST_CASE("a conversation that is prefilled turn by turn equals the whole conversation") {
@@ -172,82 +206,32 @@ TEST_CASE("each template defines what ends an answer") {
     const auto plain = keel::load_tokenizer(root + "/models/tiny");
     CHECK(ChatTemplate::by_name("chatml")->stop_strings(*plain) ==
           std::vector<std::string>{"<|im_end|>"});
-}
-
-TEST_CASE("a template with other turns is not recognized") {
     CHECK_FALSE(ChatTemplate::by_name("Llama3"));
     CHECK(ChatTemplate::names().size() == 10);
-    for (const char *jinja :
-         {"", "hello", "{{ bos_token }}{% for m in messages %}{{ m['content'] }}{% endfor %}",
-          "{{ '<|im_start|>' + message['role'] + '<|im_sep|>' + message['content'] + "
-          "'<|im_end|>' }}",
-          "{{ '<|im_start|>' + message['role'] + '\n' + message['content'] + "
-          "'<|im_end|>' + '\n' }}", // this template does not prompt for an answer
-          "[INST] <<SYS>> <|im_start|> <|user|> <start_of_turn> <|start_header_id|>",
-          "{{ '<|user|>\n' + message['content'] + '<|end|>\n<|assistant|>\n' }}", "{{ '", "{% '\\",
-          "{#", "{{ \"<|im_start|>",
-          "{{ '[SYSTEM_PROMPT]' + bos_token + '[INST] ' + message['content'] + '[/INST]' "
-          "+ message['content'] + eos_token }}"})
-        CHECK_FALSE(ChatTemplate::recognize(jinja));
-    CHECK_FALSE(ChatTemplate::recognize(std::string(2'000'000, 'x')));
-}
-
-TEST_CASE(
-    "a template of Llama 3's family keeps its date, and one with more logic is not recognized") {
-    const std::string jinja = golden()["templates"]["llama3.1"]["jinja"];
-    const auto with = [&](const std::string &what, const std::string &by) {
-        std::string text = jinja;
-        const std::size_t at = text.find(what);
-        REQUIRE(at != std::string::npos);
-        return ChatTemplate::recognize(text.replace(at, what.size(), by));
-    };
-    const std::string date = "\"26 Jul 2024\"";
-    const auto preamble = [&](const std::string &by) {
-        const auto known = with(date, by);
-        return known ? known->format().preamble : "unknown";
-    };
-    const std::string before = "Cutting Knowledge Date: December 2023\nToday Date: ";
-    CHECK(with(date, date)->format() == ChatTemplate::by_name("llama3.1")->format());
-    CHECK(preamble("'26 July 2024'") == before + "26 July 2024\n\n");
-    CHECK(preamble("\"2025-01-31\"") == before + "2025-01-31\n\n");
-    CHECK(preamble("'1 février 2025'") == before + "1 février 2025\n\n");
-    for (const char *other :
-         {"\"\"", "today", "'26 ' + month", "'26 Jul 2024' | upper", "'{date}'", "'<|eot_id|>'",
-          "'a\\nb'", "'\xff'", "'1' %}{% set date_string = '2'",
-          "'a date that is much too long to be one, as it says'", "'26 Jul 2024"}) {
-        INFO(other);
-        CHECK(preamble(other) == "unknown");
-    }
-    // Templates that differ in the system prompt.
-    const std::string given = "messages[0]['content']|trim", none = "system_message = \"\"";
-    CHECK(with(given, "messages[0].content.strip()"));
-    CHECK(with(none, "system_message = 'Hi.'")->format().default_system == "Hi.");
-    for (const char *other :
-         {"messages[0]['content']", "'Hi. ' + messages[0]['content']|trim", "prompt", "''"})
-        CHECK_FALSE(with(given, other)); // the turns are trimmed
-    CHECK_FALSE(with(none, "system_message = 'Hi. ' + date_string"));
-    CHECK_FALSE(with("\"Today Date: \" + date_string", "\"Today: \" + date_string"));
 }
 
 TEST_CASE(
     "the template is found in tokenizer_config.json, in its named list, and in a separate file") {
-    const std::string zephyr = golden()["templates"]["zephyr"]["jinja"];
-    const std::string gemma = golden()["templates"]["gemma"]["jinja"];
     const auto find = [](std::string_view jinja, const OrderedJson &config) {
-        const auto found =
-            keel::find_chat_template(jinja, config.dump(), "m/tokenizer_config.json");
-        return found.known ? found.known->name() : found.jinja.empty() ? "none" : "unknown";
+        return keel::find_chat_template(jinja, config.dump(), "m");
     };
-    CHECK(find("", {{"chat_template", zephyr}}) == "zephyr");
-    CHECK(find(gemma, {{"chat_template", zephyr}}) == "gemma");
-    CHECK(find("", {{"chat_template",
-                     OrderedJson::array({{{"name", "tool_use"}, {"template", gemma}},
-                                         {{"name", "default"}, {"template", zephyr}}})}}) ==
-          "zephyr");
-    CHECK(find("", OrderedJson::object()) == "none");
-    CHECK(find("", {{"chat_template", "other"}}) == "unknown");
+    CHECK(find("", {{"chat_template", "one"}}).jinja == "one");
+    CHECK(find("own", {{"chat_template", "one"}}).jinja == "own");
+    const auto list = find(
+        "",
+        {{"chat_template", OrderedJson::array({{{"name", "tool_use"}, {"template", "with tools"}},
+                                               {{"name", "default"}, {"template", "one"}}})}});
+    CHECK(list.jinja == "one");
+    CHECK(list.tool_use == "with tools");
+    CHECK(list.open().name().starts_with("jinja-"));
+    CHECK(list.open().name() != find("", {{"chat_template", "one"}}).open().name());
+    CHECK_FALSE(find("", OrderedJson::object()).has_template());
     CHECK_THROWS_WITH(find("", {{"chat_template", 5}}),
                       Contains("m/tokenizer_config.json:1: chat_template: expected a string"));
+    CHECK_THROWS_WITH(find("", {{"chat_template", "a\n{% x %}"}}).open(),
+                      Contains("m/tokenizer_config.json: chat_template:2: unknown or misplaced"));
+    CHECK_THROWS_WITH(find(std::string(2'000'000, 'x'), {}).open(),
+                      Contains("m/chat_template.jinja: expected a chat template of at most"));
     CHECK(keel::load_chat_template(root + "/models/tiny").jinja.empty());
 }
 

@@ -211,8 +211,10 @@ TEST_CASE("the chat template and the ends of turns are found in a GGUF file") {
     std::ifstream in(source_root + "/tests/text/golden/chat.json");
     vocab.chat_template = Json::parse(in)["templates"]["chatml"]["jinja"];
     const auto found = keel::load_chat_template(write(vocab));
-    REQUIRE(found.known);
-    CHECK(found.known->name() == "chatml");
+    CHECK(found.jinja == vocab.chat_template);
+    CHECK(found.name.ends_with(": tokenizer.chat_template"));
+    const auto end = found.open().end_ids(*load(vocab));
+    CHECK(std::find(end.begin(), end.end(), 4093) != end.end());
     CHECK(load(vocab)->end_ids() == Ids{4093, 4095});
 }
 

@@ -283,12 +283,13 @@ class KEEL_API Session {
     std::unique_ptr<Impl> impl_;
 };
 
-// A conversation in turns that uses the model's chat template. Each turn reads only the new tokens.
+// A conversation in turns that uses the model's chat template. Each turn reads only the new tokens,
+// and earlier turns that the template changes.
 class KEEL_API Chat {
   public:
     // `system` is the system prompt, if there is one. `chat_template` is a template name that `keel
     // chat --template` accepts. If it is empty, the template comes from the model's files; throws
-    // Error(usage) if they contain none.
+    // Error(usage) if they contain none, or one that Keel cannot use.
     explicit Chat(Pipeline &pipeline, std::optional<std::string> system = std::nullopt,
                   const std::string &chat_template = {});
     ~Chat();

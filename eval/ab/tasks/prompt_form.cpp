@@ -35,13 +35,42 @@ bool begins_with(const std::vector<int32_t> &ids, const std::vector<int32_t> &fr
 
 } // namespace
 
+namespace {
+
+// Opens the model's own template. If the experiment wants no system prompt, the template must write
+// none of its own.
+ChatTemplate open_template(const FoundChatTemplate &found, const Chat &chat,
+                           const std::filesystem::path &model) {
+    const std::vector<std::string> names = ChatTemplate::names();
+    try {
+        ChatTemplate opened = found.open();
+        if (!chat.system || *chat.system != Chat::no_system) return opened;
+        const std::unique_ptr<Tokenizer> tokenizer = load_tokenizer(model);
+        std::string text;
+        for (const ChatPiece &piece : opened.system_part(*tokenizer, std::nullopt))
+            text += piece.text;
+        const auto bos = tokenizer->bos_id();
+        if (text.empty() || (bos && text == tokenizer->piece(*bos))) return opened;
+        throw_error(ErrorKind::input,
+                    "'chat.system: none' has no effect, because the model's chat template writes a "
+                    "system prompt of its own: '{}'",
+                    printable(text, 200));
+    } catch (const Error &error) {
+        throw_at(chat.where, ErrorKind::input,
+                 "{}; set 'chat: {{template: NAME}}' with the nearest of {}, or 'chat: none'",
+                 error.what(), fmt::join(names, ", "));
+    }
+}
+
+} // namespace
+
 PromptForm PromptForm::choose(const Chat &chat, const std::filesystem::path &model) {
     if (chat.template_name == Chat::no_template) return {};
     const std::vector<std::string> names = ChatTemplate::names();
     std::optional<ChatTemplate> found;
     if (chat.template_name == Chat::models_template) {
         FoundChatTemplate of_model = load_chat_template(model);
-        if (!of_model.known && of_model.jinja.empty()) {
+        if (!of_model.has_template()) {
             if (chat.system)
                 throw_at(chat.where, ErrorKind::input,
                          "'chat.system' has no effect: {} names no chat template; remove "
@@ -50,13 +79,7 @@ PromptForm PromptForm::choose(const Chat &chat, const std::filesystem::path &mod
                          printable(model.string(), 300), fmt::join(names, ", "));
             return {};
         }
-        if (!of_model.known)
-            throw_at(
-                chat.where, ErrorKind::input,
-                "{}: Keel does not know the model's chat template; set 'chat: {{template: NAME}}' "
-                "with the nearest of {}, or 'chat: none'",
-                printable(model.string(), 300), fmt::join(names, ", "));
-        found = std::move(of_model.known);
+        found = open_template(of_model, chat, model);
     } else {
         found = ChatTemplate::by_name(chat.template_name);
         if (!found)
@@ -66,12 +89,11 @@ PromptForm PromptForm::choose(const Chat &chat, const std::filesystem::path &mod
                 printable(chat.template_name, 60), did_you_mean(chat.template_name, names),
                 fmt::join(names, ", "));
     }
-    if (chat.system && *chat.system == Chat::no_system) {
-        ChatTemplate::Format format = found->format();
-        format.default_system.reset();
-        return {ChatTemplate(found->name(), std::move(format)), std::nullopt};
-    }
-    return {*std::move(found), chat.system};
+    if (!chat.system || *chat.system != Chat::no_system) return {*std::move(found), chat.system};
+    if (found->jinja() != nullptr) return {*std::move(found), std::nullopt};
+    ChatTemplate::Format format = found->format();
+    format.default_system.reset();
+    return {ChatTemplate(found->name(), std::move(format)), std::nullopt};
 }
 
 std::string PromptForm::description() const {
@@ -79,6 +101,8 @@ std::string PromptForm::description() const {
     std::string system = "no system prompt";
     if (system_) {
         system = fmt::format("the system prompt '{}'", printable(*system_, 200));
+    } else if (chat_->jinja() != nullptr) {
+        system = "no system prompt but the template's own, if it has one";
     } else if (chat_->format().default_system) {
         system = fmt::format("the template's own system prompt '{}'",
                              printable(*chat_->format().default_system, 200));
@@ -86,7 +110,7 @@ std::string PromptForm::description() const {
     return fmt::format("chat template {}, {}", chat_->name(), system);
 }
 
-PromptForm::Pieces PromptForm::pieces(const PromptText &text) const {
+PromptForm::Pieces PromptForm::pieces(const Tokenizer &tokenizer, const PromptText &text) const {
     const auto plain = [](std::string words) {
         std::vector<ChatPiece> pieces;
         if (!words.empty()) pieces.push_back({std::move(words), false});
@@ -94,21 +118,16 @@ PromptForm::Pieces PromptForm::pieces(const PromptText &text) const {
     };
     if (!chat_) return {plain(text.context), plain(text.question), plain(text.opening)};
     Pieces out;
-    out.context = chat_->begin(system_, fixed_day);
-    // Makes a user turn with one word, to get the template's marks before and after the user's
-    // text.
-    std::vector<ChatPiece> turn = chat_->user_turn("-", true);
-    const auto words = std::find_if(turn.begin(), turn.end(),
-                                    [](const ChatPiece &piece) { return !piece.is_markup; });
-    append(out.context, {turn.begin(), words});
-    const bool trims = chat_->format().trim;
-    append(out.context, plain(trims ? without_blanks_before(text.context) : text.context));
-    out.question = plain(trims ? without_blanks_behind(text.question) : text.question);
-    out.opening.assign(std::next(words), turn.end());
+    ChatTemplate::Frame frame = chat_->frame(tokenizer, system_, fixed_day);
+    out.context = std::move(frame.before);
+    append(out.context, plain(frame.trims ? without_blanks_before(text.context) : text.context));
+    out.question = plain(frame.trims ? without_blanks_behind(text.question) : text.question);
+    out.opening = std::move(frame.after);
     // A space at the end would become a token of its own. Models are not trained to read a separate
     // space token before a word.
     const std::string opening = without_blanks_behind(without_blanks_before(text.opening));
-    if (!opening.empty()) append(out.opening, chat_->answer(opening));
+    if (opening.empty()) return out;
+    append(out.opening, chat_->jinja() != nullptr ? plain(opening) : chat_->answer(opening));
     return out;
 }
 
@@ -125,7 +144,7 @@ std::vector<int32_t> PromptForm::encode(const Tokenizer &tokenizer,
 }
 
 PromptTokens PromptForm::tokens(const Tokenizer &tokenizer, const PromptText &text) const {
-    const Pieces parts = pieces(text);
+    const Pieces parts = pieces(tokenizer, text);
     std::vector<ChatPiece> asked = parts.context;
     append(asked, parts.question);
     std::vector<ChatPiece> all = asked;

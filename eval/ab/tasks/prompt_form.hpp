@@ -43,10 +43,10 @@ class PromptForm {
     PromptForm(ChatTemplate chat, std::optional<std::string> system)
         : chat_(std::move(chat)), system_(std::move(system)) {}
 
-    // Chooses the form that the key `chat` in an experiment's file requests. If the template of
-    // `chat` is "auto", the function takes the chat template in the files of the model. Throws
-    // Error(input) with the place in the experiment's file if the template does not exist, or if
-    // Keel does not know the model's template.
+    // Chooses the form that an experiment's file asks for (`chat`), with the chat template in the
+    // files of the model if `chat` is "auto". Throws Error(input) with the place in the
+    // experiment's file if the template does not exist, or if the model's template cannot be
+    // used.
     static PromptForm choose(const Chat &chat, const std::filesystem::path &model);
 
     bool is_chat() const { return chat_.has_value(); }
@@ -66,7 +66,7 @@ class PromptForm {
     struct Pieces {
         std::vector<ChatPiece> context, question, opening;
     };
-    Pieces pieces(const PromptText &text) const;
+    Pieces pieces(const Tokenizer &tokenizer, const PromptText &text) const;
     std::vector<int32_t> encode(const Tokenizer &tokenizer, const std::vector<ChatPiece> &pieces,
                                 bool continues) const;
 

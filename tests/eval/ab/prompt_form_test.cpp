@@ -97,11 +97,25 @@ TEST_CASE("prompts have the form of the model's template, of a named template, o
     CHECK(
         contains(error_text([] { form_of("auto", "Be brief."); }), "'chat.system' has no effect"));
     const test::TempFolder folder;
-    folder.write("chat_template.jinja", "{% for m in messages %}{{ m.content }}!{% endfor %}");
     for (const char *file : {"tokenizer.json", "tokenizer_config.json"})
         std::filesystem::copy_file(form_model / file, folder / file);
+    folder.write("chat_template.jinja", "{% for m in messages %}<{{ m.content }}>{% endfor %}!");
+    ab::Chat chat;
+    const ab::PromptForm own = ab::PromptForm::choose(chat, folder / "");
+    CHECK(contains(own.description(), "chat template jinja-"));
+    const ab::PromptTokens mine = own.tokens(form_tokenizer(), {"A text.\n", "What?", " It is"});
+    CHECK(marked(mine.context) == "<A text.\n");
+    CHECK(marked(mine.question) == "What?");
+    CHECK(marked(mine.opening) == ">!It is");
+    chat.system = "none"; // the template writes no system prompt of its own
+    CHECK(ab::PromptForm::choose(chat, folder / "").is_chat());
+    folder.write("chat_template.jinja", "{% if messages[0].role != 'system' %}Be kind. {% endif %}"
+                                        "{% for m in messages %}<{{ m.content }}>{% endfor %}");
+    CHECK(contains(error_text([&] { ab::PromptForm::choose(chat, folder / ""); }),
+                   "writes a system prompt of its own: 'Be kind. '"));
+    folder.write("chat_template.jinja", "{% nope %}");
     CHECK(contains(error_text([&] { ab::PromptForm::choose({}, folder / ""); }),
-                   "does not know the model's chat template"));
+                   "chat_template.jinja:1: unknown or misplaced statement"));
 }
 
 TEST_CASE("a question that a template trims to nothing is refused with its file and line") {
