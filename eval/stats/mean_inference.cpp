@@ -15,7 +15,7 @@ std::shared_ptr<const Inference> student_of_mean(const ClusterSums &clusters) {
                                               static_cast<double>(clusters.size()) - 1);
 }
 
-size_t fewest_documents(MeanScale scale) { return scale == MeanScale::logarithms ? 10 : 20; }
+size_t fewest_documents(MeanScale scale) { return scale == MeanScale::logarithms ? 10 : 50; }
 
 std::shared_ptr<const Inference> mean_of_documents(const ClusterSums &clusters, uint64_t resamples,
                                                    uint64_t seed) {

@@ -48,12 +48,13 @@ double share_for(uint64_t n, uint64_t least) {
     return high;
 }
 
-double power_of_t(double effect, double spread, double documents, double freedom, double level) {
+double power_of_t(double effect, double spread, double documents, double freedom, double level,
+                  double wider) {
     check_finite({{effect, spread}});
     if (documents < 2 || freedom <= 0) return 0;
     if (spread <= 0) return 1;
     const double size = effect * std::sqrt(documents) / spread;
-    return student_cdf(size - student_quantile(1 - 0.5 * level, freedom), freedom);
+    return student_cdf(size - wider * student_quantile(1 - 0.5 * level, freedom), freedom);
 }
 
 double power_of_score(double effect, double square, double documents, double level) {

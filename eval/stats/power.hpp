@@ -32,8 +32,10 @@ double share_for(uint64_t n, uint64_t least);
 // difference, so pass its absolute value.
 
 // The power of Student's t test of a mean, if documents have the standard deviation `spread`.
-// `freedom` is the number of degrees of freedom with `documents` documents.
-double power_of_t(double effect, double spread, double documents, double freedom, double level);
+// `freedom`: degrees of freedom with `documents` documents. `wider`: the critical value of the
+// test, divided by that of Student's t; above 1 if the test needs more than Student's t.
+double power_of_t(double effect, double spread, double documents, double freedom, double level,
+                  double wider = 1);
 
 // The power of McNemar's test, and of the score test of shares, to find a difference of `effect`.
 // `square` is the mean square of a document's difference. For hits, `square` is the share of

@@ -5,6 +5,7 @@
 #include "base/suggest.hpp"
 #include "config/yaml_reader.hpp"
 #include "eval/ab/plan/statistics_config.hpp"
+#include "eval/stats/mean_inference.hpp"
 #include "platform/paths.hpp"
 #include "run/pipeline.hpp"
 
@@ -198,7 +199,7 @@ void read_continuation(TaskReader &r, Task &t) {
     t.text = r.path_of("text");
     t.prefix = r.integer_of("prefix", "tokens of a prefix", 1, most_tokens);
     t.score = r.integer_of("score", "tokens to score", 1, most_tokens);
-    t.documents = r.integer_or("documents", "documents", 1, most_items, 20);
+    t.documents = r.integer_or("documents", "documents", 1, most_items, asked_documents);
 }
 
 void read_generated(TaskReader &r, Task &t) {

@@ -58,10 +58,8 @@ void measure_speed(Contrast &c, const Pairs &pairs, const ClusterSums &differenc
             std::make_shared<StudentInference>(middle.mean, *middle.error, middle.freedom);
 }
 
-constexpr size_t fewest_for_shares = 10;
-
 void find_inference(Contrast &c, const Pairs &pairs, const ClusterSums &sums, const Statistics &s) {
-    c.enough = sums.size() >= fewest_for_shares;
+    c.enough = sums.size() >= fewest_documents(c);
     if (c.yes_no && sums.size() == pairs.a.size()) {
         c.inference = std::make_shared<PairedRateInference>(count_pairs(pairs));
         c.method = "score (McNemar, Tango)";
@@ -69,8 +67,6 @@ void find_inference(Contrast &c, const Pairs &pairs, const ClusterSums &sums, co
         c.inference = share_difference(sums);
         c.method = "score, shares";
     } else {
-        c.enough =
-            sums.size() >= fewest_documents(c.ratio ? MeanScale::logarithms : MeanScale::plain);
         c.inference = mean_of_documents(sums, s.resamples, s.seed);
         c.method = mean_method(sums.size());
     }
@@ -99,6 +95,13 @@ void measure_size(Contrast &c, const Pairs &pairs, const Statistics &s) {
 }
 
 } // namespace
+
+size_t fewest_documents(const Contrast &contrast) {
+    constexpr size_t for_shares = 10;
+    if (contrast.meaning.kind == Metric::Kind::speed) return 0;
+    if (contrast.bounded) return for_shares;
+    return keel::fewest_documents(contrast.ratio ? MeanScale::logarithms : MeanScale::plain);
+}
 
 double effect_of(double on_scale, bool ratio) { return ratio ? std::expm1(on_scale) : on_scale; }
 

@@ -3,6 +3,7 @@
 #include "base/display.hpp"
 #include "base/error.hpp"
 #include "eval/page/text_table.hpp"
+#include "eval/stats/distributions.hpp"
 #include "eval/stats/power.hpp"
 
 #include <algorithm>
@@ -40,10 +41,20 @@ PowerCurves curves_of_shares(const Contrast &c, double margin, double level) {
             }};
 }
 
-// Computes the power for means and ratios. There are two claims. The first claim is to find a loss
-// that is as large as the margin. The second claim is to exclude such a loss if the arms do not
-// differ. Both claims have the same power, because the spread of the documents does not depend on
-// the true difference.
+// Returns how far the pilot's interval at `level` reaches below or above the mean, divided by the
+// reach of Student's t. The verdict joins Student's t with bootstrap-t, so the interval of skewed
+// numbers reaches farther. Returns 1 if the pilot has no such interval: its contrast is not
+// planned, or it has too few resamples.
+double reach_of_interval(const Contrast &c, double level, bool below) {
+    if (!c.inference || c.standard_error.value_or(0) <= 0) return 1;
+    const double mean = c.ratio ? std::log1p(c.effect) : c.effect;
+    const Interval found = c.inference->at_tail(0.5 * level);
+    const double reach = (below ? mean - found.low : found.high - mean) / *c.standard_error;
+    const double student = student_quantile(1 - 0.5 * level, c.freedom);
+    return std::isfinite(reach) ? std::max(1.0, reach / student) : 1;
+}
+
+// Computes the power for means and ratios. The spread does not depend on the difference.
 PowerCurves curves_of_means(const Contrast &c, double margin, double level) {
     const auto n = static_cast<double>(c.clusters);
     const double spread = c.standard_error.value_or(0) * std::sqrt(n);
@@ -51,12 +62,18 @@ PowerCurves curves_of_means(const Contrast &c, double margin, double level) {
     const double distance = !c.ratio                     ? margin
                             : c.meaning.higher_is_better ? -std::log1p(-margin)
                                                          : std::log1p(margin);
-    const double freedom = (c.freedom + 1) / n; // degrees of freedom for each document; below 1 for
-                                                // trimmed means
-    const PowerAt power = [=](double documents) {
-        return power_of_t(distance, spread, documents, freedom * documents - 1, level);
+    const double freedom = (c.freedom + 1) / n; // for each document; below 1 for trimmed means
+    const auto power = [=](double reach) -> PowerAt {
+        return [=](double documents) {
+            // The effect of skewness shrinks with the root of the number of documents.
+            const double wider = 1 + (reach - 1) * std::sqrt(n / documents);
+            return power_of_t(distance, spread, documents, freedom * documents - 1, level, wider);
+        };
     };
-    return {power, power};
+    // A loss is found if the interval does not reach from the loss back to 0. It is excluded if the
+    // interval does not reach from 0 to the loss. If lower is better, a loss is above 0.
+    const bool below = !c.meaning.higher_is_better;
+    return {power(reach_of_interval(c, level, below)), power(reach_of_interval(c, level, !below))};
 }
 
 // Returns the reason why the pilot gives no power for the contrast. Empty: the pilot gives a power.
@@ -75,11 +92,19 @@ void fill_row(PowerRow &row, const Contrast *c, double level, double power) {
     if (!row.unknown.empty()) return;
     const PowerCurves curves = c->bounded ? curves_of_shares(*c, row.hypothesis.margin, level)
                                           : curves_of_means(*c, row.hypothesis.margin, level);
-    const auto documents = static_cast<double>(row.documents);
-    row.find_power = curves.find(documents);
-    row.find_needed = documents_for_power(power, curves.find);
-    row.non_inferior_power = curves.non_inferior(documents);
-    row.non_inferior_needed = documents_for_power(power, curves.non_inferior);
+    const uint64_t fewest = fewest_documents(*c); // with fewer documents there is no verdict
+    const auto power_now = [&](const PowerAt &curve) {
+        return row.documents < fewest ? 0 : curve(static_cast<double>(row.documents));
+    };
+    const auto needed = [&](const PowerAt &curve) {
+        auto found = documents_for_power(power, curve);
+        if (found) found = std::max(*found, fewest);
+        return found;
+    };
+    row.find_power = power_now(curves.find);
+    row.find_needed = needed(curves.find);
+    row.non_inferior_power = power_now(curves.non_inferior);
+    row.non_inferior_needed = needed(curves.non_inferior);
 }
 
 void check_power_margins(const PowerTable &table, const Margins &margins) {

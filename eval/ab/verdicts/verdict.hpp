@@ -161,6 +161,10 @@ struct Contrast {
 // the call. If there are no pairs, only the counts are set.
 void measure_contrast(Contrast &contrast, const Pairs &pairs, const Statistics &statistics);
 
+// The fewest documents with which this contrast gets an interval and a verdict. `ratio`, `bounded`
+// and `meaning` must be set. Speeds have no lower limit, so the result is 0 for them.
+size_t fewest_documents(const Contrast &contrast);
+
 // Makes the contrasts of two cells. `named` has the names of the two cells. Speeds get one contrast
 // for each length, because speeds differ more between lengths than between arms. Metrics that are
 // not speeds get one contrast.

@@ -73,7 +73,7 @@ TEST_CASE("with a filter, equal hits do not become a proof") {
     const test::TempFolder folder;
     const auto results = [&](const std::string &name, double shift) {
         std::vector<ab::Record> records = hits(20);
-        for (int i = 0; i < 20; ++i)
+        for (int i = 0; i < 60; ++i)
             records.emplace_back(
                 made_item("full", "full", fmt::format("n{}", i), 3 + 0.1 * i + shift, "nll"));
         return write_ab(folder / name, made_header(), records);
@@ -187,7 +187,7 @@ TEST_CASE(
     const auto results = [&](const std::string &name, double loss) {
         std::vector<ab::Record> records;
         for (int arm = 0; arm < 40; ++arm)
-            for (int i = 0; i < 20; ++i)
+            for (int i = 0; i < 60; ++i)
                 records.emplace_back(
                     made_item(fmt::format("a{}", arm), "full", fmt::format("i{}", i),
                               3 + 0.1 * i + loss * (1 + 0.01 * ((i * 7 + arm) % 20)), "nll"));
@@ -204,7 +204,7 @@ TEST_CASE("contrasts without an interval are reported") {
     const test::TempFolder folder;
     const auto results = [&](const std::string &name, double loss) {
         std::vector<ab::Record> records;
-        for (int i = 0; i < 20; ++i)
+        for (int i = 0; i < 60; ++i)
             records.emplace_back(
                 made_item("a", "full", fmt::format("i{}", i), i == 0 ? 3 + loss : 3, "nll"));
         return write_ab(folder / name, made_header(), records);
@@ -218,7 +218,7 @@ TEST_CASE("metrics that are fixed for the reference do not decide") {
     const test::TempFolder folder;
     const auto results = [&](const std::string &name, double shift) {
         std::vector<ab::Record> records;
-        for (int i = 0; i < 40; ++i) {
+        for (int i = 0; i < 60; ++i) {
             const std::string item = fmt::format("i{}", i);
             records.emplace_back(
                 made_item("full", "full", item, 3 + 0.1 * i + shift * (i % 5), "nll"));

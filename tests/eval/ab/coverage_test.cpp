@@ -101,11 +101,18 @@ TEST_CASE("means of 100 documents and more: intervals hold in all families") {
     check_families(test::plain_families(), {asked_documents, 200}, 2000, 93, 97);
 }
 
-TEST_CASE("means of 20 documents: intervals hold if the numbers are not very skewed") {
-    const std::vector<size_t> sizes{fewest_documents(MeanScale::plain), 50};
+TEST_CASE("means of 50 documents: intervals hold in all families") {
+    const std::vector<size_t> sizes{fewest_documents(MeanScale::plain)};
     check_families(heavy(false), sizes, 2000, 93, 97.5);
-    // This is the case for which results with fewer than 100 documents have a warning.
-    check_families(heavy(true), sizes, 2000, 90, 97);
+    // 93.3% for the heaviest tail. More repeats, because the limit is close.
+    check_families(heavy(true), sizes, 4000, 93, 97);
+}
+
+TEST_CASE("means of 20 documents: the intervals of heavy tails fail, so there is no verdict") {
+    const std::vector<Family> families = heavy(true);
+    const auto fails = [](const Family &f) { return coverage(f, 20, 4000, chosen) < 93; };
+    CHECK(std::any_of(families.begin(), families.end(), fails));
+    CHECK(fewest_documents(MeanScale::plain) > 20);
 }
 
 TEST_CASE("means of logarithms of 10 documents and more: intervals hold in all families") {

@@ -85,7 +85,7 @@ TEST_CASE(
     CHECK(ab::json_of_contrasts({*pair})[0].at("effect_is") == "ratio");
 }
 
-TEST_CASE("nll needs 100 documents, has a warning for fewer, and no verdict for fewer than 20") {
+TEST_CASE("nll needs 100 documents, has a warning for fewer, and no verdict for fewer than 50") {
     const test::TempFolder folder;
     const auto with = [&](int documents) {
         std::vector<ab::Record> records;
@@ -97,18 +97,18 @@ TEST_CASE("nll needs 100 documents, has a warning for fewer, and no verdict for 
         }
         return load_ab(folder, made_header(), records);
     };
-    const auto few = with(19);
+    const auto few = with(49);
     const ab::Contrast *c = find_contrast(few->summary.contrasts, "window", "full", "nll");
     CHECK(c->verdict == ab::Verdict::too_few);
     CHECK_FALSE(c->interval);
     CHECK_FALSE(few->summary.cells[0].interval);
-    CHECK(warned(few->summary, "only 19 independent documents: too few for an interval or a "
+    CHECK(warned(few->summary, "only 49 independent documents: too few for an interval or a "
                                "verdict on nll; use at least 100"));
-    const auto some = with(20);
+    const auto some = with(50);
     CHECK(find_contrast(some->summary.contrasts, "window", "full", "nll")->verdict ==
           ab::Verdict::worse);
     CHECK(some->summary.cells[0].interval);
-    CHECK(warned(some->summary, "20 documents: intervals of nll hold only if its numbers are not "
+    CHECK(warned(some->summary, "50 documents: intervals of nll hold only if its numbers are not "
                                 "very skewed; use at least 100"));
     const auto many = with(100);
     CHECK_FALSE(warned(many->summary, "use at least"));
@@ -150,7 +150,7 @@ TEST_CASE("if there are too few resamples for a confidence, there is no interval
 TEST_CASE("if only a few documents differ, the missing interval is explained") {
     const test::TempFolder folder;
     std::vector<ab::Record> records;
-    for (int i = 0; i < 40; ++i) {
+    for (int i = 0; i < 60; ++i) {
         const std::string name = fmt::format("i{}", i);
         records.emplace_back(made_item("full", "full", name, 3, "nll"));
         records.emplace_back(made_item("window", "tokens:128", name, i == 0 ? 4 : 3, "nll"));
@@ -162,7 +162,7 @@ TEST_CASE("if only a few documents differ, the missing interval is explained") {
     REQUIRE(c != nullptr);
     CHECK_FALSE(c->interval);
     CHECK(c->verdict == ab::Verdict::not_distinguishable);
-    CHECK(warned(loaded->summary, "differs from that of full in too few of 40 documents"));
+    CHECK(warned(loaded->summary, "differs from that of full in too few of 60 documents"));
     CHECK_FALSE(warned(loaded->summary, "resamples"));
 }
 

@@ -80,7 +80,7 @@ TEST_CASE("at equal bytes, contrasts are exploratory and use the noise floor") {
     std::vector<ab::Record> records;
     const auto add = [&](const std::string &arm, const std::string &budget, uint64_t bytes,
                          double value, const std::string &metric) {
-        for (int i = 0; i < 20; ++i) {
+        for (int i = 0; i < 60; ++i) {
             ab::Item item =
                 made_item(arm, budget, fmt::format("i{}", i), value + 0.001 * (i % 3), metric);
             item.kv_bytes = bytes;
@@ -125,7 +125,7 @@ TEST_CASE("a verdict never contradicts the interval beside it, for any data") {
             const char *metrics[] = {"hit", "nll", "f1", "ppl", "decode_tokens_per_second"};
             const std::string metric = metrics[random.below(5)];
             const double loss = 0.5 * chance(), gain = k == 0 ? 0 : 0.2 * chance();
-            const size_t n = 3 + random.below(60);
+            const size_t n = 3 + random.below(100);
             std::vector<double> a, b;
             for (size_t i = 0; i < n; ++i) {
                 const double u = chance();

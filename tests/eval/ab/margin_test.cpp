@@ -328,7 +328,7 @@ TEST_CASE("compare: bitwise equal runs of one experiment prove more than equal h
     const auto results = [&](const std::string &name, const std::string &commit,
                              const std::string &experiment, bool with_nll, double shift = 0) {
         std::vector<ab::Record> records;
-        for (int i = 0; i < 24; ++i) { // with fewer documents, nll would prove nothing
+        for (int i = 0; i < 60; ++i) { // with fewer documents, nll would prove nothing
             const std::string item = fmt::format("i{}", i);
             for (const char *arm : {"full", "window"}) {
                 const std::string budget = *arm == 'f' ? "full" : "tokens:128";
@@ -381,7 +381,7 @@ TEST_CASE("compare uses the noise of both experiments") {
     const test::TempFolder folder;
     const auto results = [&](const std::string &name, double again, double window) {
         std::vector<ab::Record> records;
-        for (int i = 0; i < 20; ++i) {
+        for (int i = 0; i < 60; ++i) {
             const std::string item = fmt::format("i{}", i);
             const double own = 3 + 0.01 * (i % 5);
             records.emplace_back(made_item("full", "full", item, own, "nll"));

@@ -83,6 +83,26 @@ TEST_CASE("a pilot gives the power of its planned contrasts") {
                    "no planned contrast has this metric"));
 }
 
+TEST_CASE("an experiment with fewer documents than a verdict needs has no power") {
+    const TempFolder folder;
+    ab::Header h = pilot_header();
+    h.statistics.primary = "continuation/nll";
+    h.statistics.margins = {{"nll", 0.5}};
+    std::vector<ab::Record> all;
+    for (int i = 0; i < 49; ++i) {
+        const std::string name = fmt::format("{}", i);
+        all.emplace_back(made_item("full", "full", name, 3, "nll"));
+        all.emplace_back(made_item("window", "tokens:128", name, 3 + 0.01 * (i % 3), "nll"));
+    }
+    const auto pilot = load_ab(folder, h, all);
+    const ab::PowerRow row = ab::power_of_pilot(pilot->summary, {}).rows.at(0);
+    CHECK(row.unknown.empty());
+    CHECK(row.find_power == 0);
+    CHECK(row.non_inferior_power == 0);
+    CHECK(row.find_needed == 50);
+    CHECK(row.non_inferior_needed == 50);
+}
+
 TEST_CASE("what a pilot cannot say is named") {
     const TempFolder folder;
     // No document differs: one more is assumed to.

@@ -94,7 +94,7 @@ TEST_CASE("hits have McNemar's score test, an interval with a width, and a verdi
 
 TEST_CASE("for divergences lower is better, and a gain is reported as a gain") {
     std::vector<double> a, b;
-    for (int i = 0; i < 30; ++i) {
+    for (int i = 0; i < 60; ++i) {
         b.push_back(3 + 0.1 * (i % 7));
         a.push_back(b.back() + 0.2 + 0.01 * (i % 5));
     }
