@@ -74,7 +74,7 @@ const keel_tensor *residual_after(const PlannedOp &op, const keel_op_args *args)
     switch (op.tag().role) {
     case Role::embed: return reinterpret_cast<const keel_embed_args *>(args)->out;
     case Role::ffn_add: return reinterpret_cast<const keel_elementwise_args *>(args)->out;
-    case Role::down: { // without post_norms, this op adds to the residual stream
+    case Role::down: { // this op adds to the residual stream if no op comes between
         const auto &a = *reinterpret_cast<const keel_matmul_args *>(args);
         return (a.features & KEEL_MATMUL_ACCUMULATE) != 0 ? a.out : nullptr;
     }
