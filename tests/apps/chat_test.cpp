@@ -163,7 +163,7 @@ TEST_CASE("A GGUF file with Llama 3's template can chat without a pipeline file"
     ProcessOptions two;
     two.input = "Who was the king?\nAnd then?\n";
     two.folder = folder.path().string();
-    const ProcessResult r = run_keel({"chat", "x.gguf"}, two);
+    const ProcessResult r = run_keel({"chat", "x.gguf", "-n", "40"}, two);
     INFO(r.out << r.err);
     CHECK(r.code == 0);
     CHECK(contains(r.err, "x.gguf | template jinja-"));
