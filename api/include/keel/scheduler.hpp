@@ -1,0 +1,180 @@
+// Many requests on one loaded model. A server is made from this class.
+//
+// HOW IT WORKS. A Scheduler loads a pipeline and runs it in a thread of its own. Any thread may
+// submit requests. The scheduler runs all running requests together: each step of the model takes
+// one token of each request that generates, and chunks of the prompts that are not read yet. A
+// request joins and leaves between two steps. Each request has its own cache, and may choose its
+// own policy. If all seats are taken, or if the byte cap leaves no room, requests wait in a queue.
+//
+// SAME TEXT UNDER ANY LOAD. Prompts are cut into chunks at positions that depend only on the
+// request. Other requests never change which tokens a policy keeps.
+//
+// ERRORS. Functions throw keel::api::Error. A request that fails ends with an event; other requests
+// go on.
+//
+// THREADS. Any thread may call any function at any time, except the constructor and the destructor.
+// Callbacks run in the scheduler's thread. A callback must return soon, must not block, and must
+// not call submit() of the same scheduler; it may call cancel().
+//
+// All members of this header exist since version 0.2.
+#ifndef KEEL_SCHEDULER_HPP
+#define KEEL_SCHEDULER_HPP
+
+#include "keel/keel.hpp"
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace keel::api {
+
+// Limits of a scheduler.
+struct SchedulerOptions {
+    // Largest number of sequences that run at once, 1 to 256.
+    int64_t seats = 8;
+    // Largest number of sequences that wait. 0: a request that cannot start at once is refused.
+    int64_t queue = 64;
+    // Largest number of bytes of all caches together. 0: no cap, apart from the machine's memory.
+    uint64_t cache_bytes = 0;
+    // Largest number of prompt tokens that one step reads beside the tokens of requests that
+    // generate. It bounds the time between two tokens of a request while another prompt is read.
+    // 0: the pipeline's chunk size.
+    int64_t prompt_tokens_per_step = 0;
+};
+
+// How a request's cache forgets. Keys are those of the pipeline file's section `policy`, without
+// the section's name: {"name", "snapkv"}, {"budget.tokens", "512"}, {"params.window", "32"},
+// {"allocator.name", "adaptive"}. A key that is not set has the value of the pipeline's file, if
+// the policy's name is the same as in the file; otherwise the key's default.
+using PolicyChoice = std::vector<std::pair<std::string, std::string>>;
+
+// One choice's part of the result, delivered while it is generated.
+struct RequestEvent {
+    enum class Kind {
+        text,   // a token was generated; `text` may be empty, because characters can need several
+                // tokens and because text that may be the start of a stop string is held back
+        end,    // the choice has ended: `stop` and `detail` are set
+        failed, // the choice has failed: `error_kind` and `detail` are set
+    };
+    Kind kind = Kind::text;
+    int64_t choice = 0; // 0 to Request::choices - 1
+    // Text that continues the text of earlier events. It consists of whole characters. In `end`,
+    // the text that was held back.
+    std::string text;
+    // Tokens whose text is complete with this event, in order; with their probabilities if
+    // Generation::logprobs is set.
+    std::vector<int32_t> ids;
+    std::vector<Logprobs> logprobs;
+    Stop stop = Stop::max_tokens;
+    ErrorKind error_kind = ErrorKind::runtime;
+    // `end`: the stop string that ended the text, or the reason. `failed`: the error's message.
+    std::string detail;
+};
+
+// The numbers of one request, complete when the last choice has ended.
+struct RequestUsage {
+    uint64_t prompt_tokens = 0;    // counted once, also if there are several choices
+    uint64_t generated_tokens = 0; // of all choices
+    uint64_t cached_tokens = 0;    // prompt tokens that were taken from another request's cache
+    // Tokens of the first choice at its end: in the cache (the longest of all layers and heads),
+    // and evicted.
+    uint64_t kept_tokens = 0, evicted_tokens = 0;
+    uint64_t evictions = 0;
+    uint64_t cache_peak_bytes = 0; // of all choices
+    double queue_seconds = 0;      // from submit() to the first step
+    double prompt_seconds = 0;     // from the first step to the first token
+    double generation_seconds = 0; // from the first token to the end
+    double policy_seconds = 0;     // time in evictions and in the policy's functions
+    std::string policy;            // the name of the policy that the request had
+};
+
+// What a request asks for.
+struct Request {
+    std::vector<int32_t> prompt; // at least one token
+    // on_text and on_progress must be empty.
+    Generation generation;
+    int64_t choices = 1; // texts for this prompt. The prompt is read once and the cache is forked
+    // The settings of the policy. Absent: those of the pipeline's file.
+    std::optional<PolicyChoice> policy;
+    // Ranges of prompt tokens that are never evicted: first token, and the token after the last.
+    std::vector<std::pair<int64_t, int64_t>> protect;
+    // If set, on_prompt receives the probabilities of each prompt token, with this number of most
+    // likely tokens. The first token has none.
+    std::optional<int64_t> prompt_logprobs;
+    // Receives the prompt's probabilities before the first event: entry i belongs to prompt token
+    // i + 1.
+    std::function<void(std::vector<Logprobs>)> on_prompt;
+    // Receives each event. An exception that it throws cancels the request.
+    std::function<void(RequestEvent)> on_event;
+    // Called once, after the last event of the last choice.
+    std::function<void(RequestUsage)> on_done;
+};
+
+// The state of a scheduler, for metrics.
+struct SchedulerStats {
+    int64_t running = 0, waiting = 0; // sequences
+    uint64_t requests = 0, finished = 0, failed = 0, cancelled = 0, refused = 0;
+    uint64_t prompt_tokens = 0, generated_tokens = 0, evicted_tokens = 0;
+    uint64_t set_back = 0; // sequences that gave their memory to others and were computed again
+    uint64_t cache_bytes = 0, cache_cap_bytes = 0;
+    uint64_t steps = 0;
+    double step_seconds = 0;
+};
+
+// A value that a policy's parameter, or a key of the section `policy`, can have.
+struct PolicyKey {
+    std::string name, type, default_value, range, text;
+};
+// A policy that requests may choose.
+struct PolicyInfo {
+    std::string name, summary;
+    std::vector<PolicyKey> params;
+};
+
+class KEEL_API Scheduler {
+  public:
+    // Loads a model. target, overrides and progress have the meaning that they have for Pipeline.
+    explicit Scheduler(const std::string &target, const std::vector<std::string> &overrides = {},
+                       const SchedulerOptions &options = {}, const Progress &progress = {});
+    // Cancels all requests and waits for the scheduler's thread.
+    ~Scheduler();
+    Scheduler(const Scheduler &) = delete;
+    Scheduler &operator=(const Scheduler &) = delete;
+
+    // Gives a request to the scheduler and returns its id. Throws Error(usage) if a member is wrong
+    // or the prompt cannot fit into the context, Error(plugin or input) for a policy that does not
+    // exist or a wrong policy key, and Error(resource) if the queue is full.
+    uint64_t submit(Request request);
+    // Ends a request soon; its choices end with Stop::cancelled. Does nothing if the request has
+    // ended.
+    void cancel(uint64_t id) noexcept;
+    // Refuses new requests and returns true as soon as all requests have ended, or false after
+    // `seconds`.
+    bool drain(double seconds);
+
+    SchedulerStats stats() const;
+    // The policies that can be found, with their parameters.
+    std::vector<PolicyInfo> policies() const;
+
+    // These functions have the meaning that they have in Pipeline.
+    std::vector<int32_t> encode(std::string_view text, bool begins = true,
+                                bool parse_special = true) const;
+    std::string decode(const std::vector<int32_t> &ids) const;
+    int64_t context() const;
+    int64_t vocab_size() const;
+    Generation defaults() const;
+
+    struct Impl;
+
+  private:
+    std::unique_ptr<Impl> impl_;
+};
+
+} // namespace keel::api
+#endif
