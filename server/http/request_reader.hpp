@@ -4,6 +4,7 @@
 #include "server/http/message.hpp"
 
 #include <boost/beast/core/flat_buffer.hpp>
+#include <boost/system/error_code.hpp>
 
 #include <memory>
 #include <string>

@@ -15,6 +15,8 @@ class Engine {
 
     virtual uint64_t submit(api::Request request) = 0;
     virtual void cancel(uint64_t id) noexcept = 0;
+    // Cancels all requests and waits for the last callback. No other member may be called after it.
+    virtual void stop() = 0;
     virtual api::SchedulerStats stats() const = 0;
     virtual std::vector<api::PolicyInfo> policies() const = 0;
     virtual std::vector<api::PolicyKey> policy_keys() const = 0;

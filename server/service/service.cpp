@@ -30,6 +30,11 @@ void Service::attach(HttpServer &server) {
     ping_later();
 }
 
+void Service::shut_down() {
+    work_.reset();
+    if (model_) model_->engine->stop();
+}
+
 void Service::add_routes() {
     const auto add = [this](const char *method, const char *path,
                             void (Service::*endpoint)(const std::shared_ptr<Exchange> &),

@@ -43,8 +43,11 @@ class Service final : public Handler {
     explicit Service(ServiceOptions options);
     ~Service() override;
 
-    // Must be called before the server runs. The server must outlive the work of this object.
+    // Must be called before the server runs.
     void attach(HttpServer &server);
+    // Must be called after the server has stopped and before it is destroyed. Ends the work queue
+    // and the engine, which both use the server.
+    void shut_down();
     // The model is loaded. Until then, endpoints that need it answer with 503.
     void set_model(std::shared_ptr<const ServedModel> model) { model_ = std::move(model); }
     // Replaces aliases and keys.

@@ -19,13 +19,15 @@ api::Logprobs logprobs_of(int32_t id, int64_t top) {
 FakeEngine::FakeEngine(std::shared_ptr<const Tokenizer> tokenizer)
     : tokenizer_(std::move(tokenizer)), thread_([this] { run(); }) {}
 
-FakeEngine::~FakeEngine() {
+FakeEngine::~FakeEngine() { FakeEngine::stop(); }
+
+void FakeEngine::stop() {
     {
         const std::lock_guard lock(mutex_);
         is_stopping_ = true;
     }
     changed_.notify_all();
-    thread_.join();
+    if (thread_.joinable()) thread_.join();
 }
 
 uint64_t FakeEngine::submit(api::Request request) {

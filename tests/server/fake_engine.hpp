@@ -24,6 +24,7 @@ class FakeEngine final : public Engine {
 
     uint64_t submit(api::Request request) override;
     void cancel(uint64_t id) noexcept override;
+    void stop() override;
     api::SchedulerStats stats() const override;
     std::vector<api::PolicyInfo> policies() const override;
     std::vector<api::PolicyKey> policy_keys() const override { return {}; }

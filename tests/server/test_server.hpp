@@ -40,7 +40,7 @@ class TestServer {
     ~TestServer() {
         http_.stop();
         thread_.join();
-        engine_.reset();
+        service_.shut_down();
     }
 
     uint16_t port() const { return port_; }
