@@ -27,7 +27,8 @@ std::string top_object(const Tokenizer &tokenizer, const api::Logprobs &token) {
 
 CompletionWriter::CompletionWriter(Setup setup, const Tokenizer &tokenizer)
     : setup_(std::move(setup)), tokenizer_(tokenizer),
-      choices_(setup_.texts.size() * static_cast<size_t>(setup_.choices)) {
+      choices_(setup_.texts.size() * static_cast<size_t>(setup_.choices)),
+      is_echoed_(setup_.texts.size(), !setup_.echo) {
     // Without echo, the text begins after the prompt, so the first token keeps its leading space.
     if (!setup_.echo)
         for (Choice &choice : choices_) choice.counter.skip(0);
@@ -46,27 +47,28 @@ void CompletionWriter::add_token(Choice &choice, int32_t id, const api::Logprobs
 }
 
 void CompletionWriter::begin(Chunks &out) {
-    if (!setup_.echo || setup_.logprobs) return; // with logprobs, take_prompt() writes the prompt
+    if (setup_.logprobs) return; // the prompt is written when its probabilities are known
     for (size_t prompt = 0; prompt < setup_.texts.size(); ++prompt)
         echo_prompt(prompt, nullptr, out);
 }
 
 void CompletionWriter::take_prompt(size_t prompt, const std::vector<api::Logprobs> &tokens,
                                    Chunks &out) {
-    if (setup_.echo) echo_prompt(prompt, &tokens, out);
+    echo_prompt(prompt, &tokens, out);
 }
 
 void CompletionWriter::echo_prompt(size_t prompt, const std::vector<api::Logprobs> *tokens,
                                    Chunks &out) {
+    if (is_echoed_[prompt]) return;
+    is_echoed_[prompt] = true;
     const auto n = static_cast<size_t>(setup_.choices);
     for (size_t index = prompt * n; index < (prompt + 1) * n; ++index) {
         Choice &choice = choices_[index];
         choice.text = setup_.texts[prompt];
-        if (tokens != nullptr) {
-            const std::vector<int32_t> &ids = setup_.prompts[prompt];
-            for (size_t i = 0; i < ids.size(); ++i)
-                add_token(choice, ids[i],
-                          i > 0 && i <= tokens->size() ? &(*tokens)[i - 1] : nullptr);
+        const std::vector<int32_t> &ids = setup_.prompts[prompt]; // empty without log probabilities
+        for (size_t i = 0; i < ids.size(); ++i) {
+            const bool has_value = tokens != nullptr && i > 0 && i <= tokens->size();
+            add_token(choice, ids[i], has_value ? &(*tokens)[i - 1] : nullptr);
         }
         if (setup_.stream) out.push_back(chunk(index));
     }
@@ -76,6 +78,7 @@ void CompletionWriter::take_event(size_t prompt, const api::RequestEvent &event,
     const size_t index =
         prompt * static_cast<size_t>(setup_.choices) + static_cast<size_t>(event.choice);
     Choice &choice = choices_.at(index);
+    echo_prompt(prompt, nullptr, out); // a prompt of one token has no probabilities
     choice.text += event.text;
     if (setup_.logprobs)
         for (size_t i = 0; i < event.ids.size(); ++i)

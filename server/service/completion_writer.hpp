@@ -47,6 +47,7 @@ class CompletionWriter final : public AnswerWriter {
     Setup setup_;
     const Tokenizer &tokenizer_;
     std::vector<Choice> choices_;
+    std::vector<bool> is_echoed_; // of each prompt: its text is in its choices
 };
 
 } // namespace keel::server

@@ -47,6 +47,7 @@ Jobs::Submitted Jobs::submit(const std::function<PreparedJob()> &prepare, Engine
             } catch (const api::Error &e) {
                 ApiError error = api_error(e.kind(), e.what());
                 if (e.kind() == api::ErrorKind::usage) error.param = result.job.prompt_key;
+                if (e.kind() == api::ErrorKind::runtime) error.status = 503; // a device is lost
                 throw error;
             }
         }

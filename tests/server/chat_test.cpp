@@ -35,7 +35,7 @@ TEST_CASE("messages may have parts, and null counts as absent") {
     Json body = {{"max_completion_tokens", 3},
                  {"temperature", nullptr},
                  {"stop", nullptr},
-                 {"user", "somebody"},
+                 {"user", "user-1"},
                  {"metadata", Json::object()}};
     body["messages"] = {
         {{"role", "developer"}, {"content", "Be kind."}},

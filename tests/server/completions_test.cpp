@@ -120,6 +120,16 @@ TEST_CASE("max_tokens 0 with echo scores the prompt and generates nothing") {
     CHECK(answer.at("usage").at("completion_tokens") == 0);
 }
 
+TEST_CASE("a prompt of one token can be echoed with log probabilities") {
+    TestServer server;
+    const Json answer =
+        complete(server, {{"prompt", {9}}, {"max_tokens", 2}, {"logprobs", 1}, {"echo", true}});
+    const Json &logprobs = answer.at("choices").at(0).at("logprobs");
+    CHECK(logprobs.at("tokens").size() == 3);
+    CHECK(logprobs.at("token_logprobs").at(0).is_null());
+    CHECK(logprobs.at("token_logprobs").at(1) == -0.25);
+}
+
 TEST_CASE("a text prompt gets the begin token unless the client says otherwise") {
     TestServer server;
     complete(server, {{"prompt", story}, {"max_tokens", 1}});

@@ -137,7 +137,7 @@ void FakeEngine::run() {
 void FakeEngine::step(Running &running) {
     const api::Request &request = running.request;
     const std::vector<int32_t> &prompt = request.prompt;
-    if (!running.has_begun && request.prompt_logprobs) {
+    if (!running.has_begun && request.prompt_logprobs && prompt.size() > 1) {
         std::vector<api::Logprobs> tokens;
         for (size_t i = 1; i < prompt.size(); ++i)
             tokens.push_back(logprobs_of(prompt[i], *request.prompt_logprobs));
