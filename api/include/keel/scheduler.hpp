@@ -13,10 +13,11 @@
 // go on.
 //
 // THREADS. Any thread may call any function at any time, except the constructor and the destructor.
-// Callbacks run in the scheduler's thread. A callback must return soon, must not block, and must
-// not call submit() of the same scheduler; it may call cancel().
+// submit() waits for the end of the current step if no earlier request had the same policy
+// settings. Callbacks run in the scheduler's thread. A callback must return soon, must not block,
+// and must not call submit() or drain() of the same scheduler; it may call cancel() and stats().
 //
-// All members of this header exist since version 0.2.
+// All members of this header exist since version 0.1.
 #ifndef KEEL_SCHEDULER_HPP
 #define KEEL_SCHEDULER_HPP
 
@@ -40,18 +41,24 @@ struct SchedulerOptions {
     int64_t seats = 8;
     // Largest number of sequences that wait. 0: a request that cannot start at once is refused.
     int64_t queue = 64;
-    // Largest number of bytes of all caches together. 0: no cap, apart from the machine's memory.
+    // Largest number of bytes of all caches together: keys, values, and the memory of policies. A
+    // request begins if the largest number of bytes that it can take is free. These bytes are
+    // reserved until it ends, so a request that has begun never waits for memory. 0: no cap; then
+    // the machine's memory must hold a full cache for each seat.
     uint64_t cache_bytes = 0;
-    // Largest number of prompt tokens that one step reads beside the tokens of requests that
-    // generate. It bounds the time between two tokens of a request while another prompt is read.
-    // 0: the pipeline's chunk size.
+    // Largest number of prompt tokens that one step reads. It bounds the time between two tokens of
+    // a request while another prompt is read. Prompts are read in chunks of this size. A policy
+    // that acts between chunks keeps other tokens if the chunks have another size. 0: the backend's
+    // chunk size, with which `keel run` reads prompts; it is also the upper limit.
     int64_t prompt_tokens_per_step = 0;
 };
 
 // How a request's cache forgets. Keys are those of the pipeline file's section `policy`, without
 // the section's name: {"name", "snapkv"}, {"budget.tokens", "512"}, {"params.window", "32"},
-// {"allocator.name", "adaptive"}. A key that is not set has the value of the pipeline's file, if
-// the policy's name is the same as in the file; otherwise the key's default.
+// {"allocator.name", "adaptive"}. `name` is the file's key `plugin`. A key that is not set has the
+// value of the pipeline's file, if the policy's name is the same as in the file; otherwise the
+// key's default. The keys `log` and `log_positions`, paths of plugins, and parameters that are
+// paths are refused, so that a request cannot make the server read or write files.
 using PolicyChoice = std::vector<std::pair<std::string, std::string>>;
 
 // One choice's part of the result, delivered while it is generated.
@@ -68,7 +75,8 @@ struct RequestEvent {
     // the text that was held back.
     std::string text;
     // Tokens whose text is complete with this event, in order; with their probabilities if
-    // Generation::logprobs is set.
+    // Generation::logprobs is set. All tokens that were generated occur in one event. `end` has
+    // the end token, and the tokens of a stop string.
     std::vector<int32_t> ids;
     std::vector<Logprobs> logprobs;
     Stop stop = Stop::max_tokens;
@@ -81,36 +89,40 @@ struct RequestEvent {
 struct RequestUsage {
     uint64_t prompt_tokens = 0;    // counted once, also if there are several choices
     uint64_t generated_tokens = 0; // of all choices
-    uint64_t cached_tokens = 0;    // prompt tokens that were taken from another request's cache
-    // Tokens of the first choice at its end: in the cache (the longest of all layers and heads),
-    // and evicted.
+    // The first choice at its end: tokens in the cache (of the layer and head that holds the most),
+    // and tokens that evictions removed (from the layer and head that lost the most).
     uint64_t kept_tokens = 0, evicted_tokens = 0;
-    uint64_t evictions = 0;
-    uint64_t cache_peak_bytes = 0; // of all choices
+    uint64_t evictions = 0;        // how often tokens of the first choice were evicted
+    uint64_t cache_peak_bytes = 0; // of the first choice: keys, values, and the policy's memory
     double queue_seconds = 0;      // from submit() to the first step
     double prompt_seconds = 0;     // from the first step to the first token
     double generation_seconds = 0; // from the first token to the end
-    double policy_seconds = 0;     // time in evictions and in the policy's functions
+    double policy_seconds = 0;     // the first choice's time in evictions
     std::string policy;            // the name of the policy that the request had
 };
 
 // What a request asks for.
 struct Request {
     std::vector<int32_t> prompt; // at least one token
-    // on_text and on_progress must be empty.
+    // on_text and on_progress must be empty. max_tokens may be 0: the request only reads the prompt.
+    // The first choice draws its random numbers from `seed`, as `keel run` does. Choice i draws
+    // them from a seed that is made from `seed` and i.
     Generation generation;
     int64_t choices = 1; // texts for this prompt. The prompt is read once and the cache is forked
     // The settings of the policy. Absent: those of the pipeline's file.
     std::optional<PolicyChoice> policy;
-    // Ranges of prompt tokens that are never evicted: first token, and the token after the last.
+    // Ranges of prompt tokens that are never evicted: first token, and the token after the last. At
+    // most 1000 ranges. They count against the policy's budget.
     std::vector<std::pair<int64_t, int64_t>> protect;
     // If set, on_prompt receives the probabilities of each prompt token, with this number of most
-    // likely tokens. The first token has none.
+    // likely tokens. The first token has none. They are the model's probabilities with the cache
+    // that the policy leaves: tokens that were evicted while the prompt was read do not count.
     std::optional<int64_t> prompt_logprobs;
     // Receives the prompt's probabilities before the first event: entry i belongs to prompt token
     // i + 1.
     std::function<void(std::vector<Logprobs>)> on_prompt;
-    // Receives each event. An exception that it throws cancels the request.
+    // Receives each event. If one of the three callbacks throws an exception, the request is
+    // cancelled. Then only on_done is called.
     std::function<void(RequestEvent)> on_event;
     // Called once, after the last event of the last choice.
     std::function<void(RequestUsage)> on_done;
@@ -119,19 +131,28 @@ struct Request {
 // The state of a scheduler, for metrics.
 struct SchedulerStats {
     int64_t running = 0, waiting = 0; // sequences
-    uint64_t requests = 0, finished = 0, failed = 0, cancelled = 0, refused = 0;
-    uint64_t prompt_tokens = 0, generated_tokens = 0, evicted_tokens = 0;
-    uint64_t set_back = 0; // sequences that gave their memory to others and were computed again
-    uint64_t cache_bytes = 0, cache_cap_bytes = 0;
-    uint64_t steps = 0;
-    double step_seconds = 0;
+    // Requests that submit() has taken. Each that has ended is also in `finished`, `failed` (a
+    // choice has failed) or `cancelled`.
+    uint64_t requests = 0, finished = 0, failed = 0, cancelled = 0;
+    uint64_t refused = 0; // requests for which submit() threw because of a limit
+    uint64_t prompt_tokens = 0, generated_tokens = 0;
+    uint64_t evicted_tokens = 0; // of requests that have ended, all choices
+    // Bytes of all caches: after the last step, and the largest number after a step.
+    uint64_t cache_bytes = 0, cache_peak_bytes = 0;
+    uint64_t cache_reserved_bytes = 0; // the most that the running requests can take
+    uint64_t cache_cap_bytes = 0;      // SchedulerOptions::cache_bytes
+    uint64_t steps = 0;                // passes through the model
+    double step_seconds = 0;           // time in them
 };
 
-// A value that a policy's parameter, or a key of the section `policy`, can have.
+// A key of PolicyChoice.
 struct PolicyKey {
-    std::string name, type, default_value, range, text;
+    std::string name;          // "budget.tokens"; for a parameter "params.window"
+    std::string default_value; // as text; empty: there is none
+    std::string expected;      // the allowed values: "an integer from 1 to 4096"
+    std::string text;          // what the key means
 };
-// A policy that requests may choose.
+// A policy that requests can choose.
 struct PolicyInfo {
     std::string name, summary;
     std::vector<PolicyKey> params;
@@ -147,9 +168,12 @@ class KEEL_API Scheduler {
     Scheduler(const Scheduler &) = delete;
     Scheduler &operator=(const Scheduler &) = delete;
 
-    // Gives a request to the scheduler and returns its id. Throws Error(usage) if a member is wrong
-    // or the prompt cannot fit into the context, Error(plugin or input) for a policy that does not
-    // exist or a wrong policy key, and Error(resource) if the queue is full.
+    // Gives a request to the scheduler and returns its id. Events may come before the function
+    // returns. Throws Error(usage) if a member is wrong, if the prompt cannot fit into the context,
+    // or if the caches of the request can take more than SchedulerOptions::cache_bytes;
+    // Error(plugin) or Error(input) for a policy that does not exist or a wrong policy key;
+    // Error(resource) if the queue is full or drain() was called; Error(runtime) after a device was
+    // lost, because then nothing can run any more.
     uint64_t submit(Request request);
     // Ends a request soon; its choices end with Stop::cancelled. Does nothing if the request has
     // ended.
@@ -159,8 +183,10 @@ class KEEL_API Scheduler {
     bool drain(double seconds);
 
     SchedulerStats stats() const;
-    // The policies that can be found, with their parameters.
+    // The policies that requests can choose, sorted by name, with their parameters.
     std::vector<PolicyInfo> policies() const;
+    // The other keys of PolicyChoice, for example "budget.tokens".
+    std::vector<PolicyKey> policy_keys() const;
 
     // These functions have the meaning that they have in Pipeline.
     std::vector<int32_t> encode(std::string_view text, bool begins = true,
