@@ -28,6 +28,7 @@ core/convert: base numbers platform format model text
 core/kv: base numbers platform plugin device ops graph
 core/config: base platform format plugin text
 core/run: base numbers platform plugin reference device ops text model graph kv config
+core/schedule: base plugin text kv config run
 eval/stats: base
 eval/page: base platform
 eval/scoring: base text config run eval/stats
@@ -41,10 +42,10 @@ plugins/gpu: plugins/common
 plugins/cpu: plugins/common
 plugins/opencl: plugins/common plugins/gpu
 plugins/vulkan: plugins/common plugins/gpu
-api: base config run
+api: base plugin config run schedule
 server/http: base
 server/service: base platform text config server/http
-apps/keel: server/http server/service base platform plugin reference device ops text model convert config run eval/page eval/scoring eval/compare eval/replay eval/bench eval/evictions eval/ab
+apps/keel: server/http server/service base platform plugin reference device ops text model convert config run schedule eval/page eval/scoring eval/compare eval/replay eval/bench eval/evictions eval/ab
 sdk/conformance: numbers reference
 sdk/policy_check: base plugin
 tests/abi:
@@ -65,12 +66,13 @@ tests/numbers: numbers tests/support
 tests/ops: base platform ops tests/support
 tests/platform: platform tests/support
 tests/plugin: base plugin tests/support
-tests/plugins: base numbers plugin device run plugins/cpu plugins/gpu plugins/opencl plugins/vulkan sdk/conformance tests/run tests/support
+tests/plugins: base numbers plugin device run schedule plugins/cpu plugins/gpu plugins/opencl plugins/vulkan sdk/conformance tests/run tests/support
 tests/policies: plugin kv sdk/policy_check tests/support
 tests/reference: numbers reference sdk/conformance
 tests/server: base text server/http server/service tests/support
-tests/run: base platform format plugin device text model convert graph kv config run sdk/conformance tests/kv tests/support
-tests/support: base numbers format plugin reference device ops graph kv config run sdk/conformance
+tests/run: base platform format plugin device text model convert graph kv config run schedule sdk/conformance tests/kv tests/support
+tests/schedule: base platform plugin device text config kv run schedule tests/run tests/support
+tests/support: base numbers format plugin reference device ops graph kv config run schedule sdk/conformance
 tests/text: base format text tests/support
 '
 folders='core eval plugins api server apps sdk tests'

@@ -28,6 +28,7 @@ class StopMatcher {
     void reset();
 
     bool hit() const noexcept { return hit_.has_value(); }
+    bool holds_back() const noexcept { return !held_.empty(); }
     // The index of the stop string that was hit.
     std::optional<std::size_t> hit_index() const noexcept { return hit_; }
     const std::vector<std::string> &stops() const noexcept { return stops_; }
@@ -64,6 +65,10 @@ class TextStream {
 
     // The text that can be shown after this token; often empty. After a stop it is always empty.
     std::string push(std::int32_t token);
+    // The number of bytes of text that the token adds. 0 for a special token that is skipped.
+    std::size_t bytes_of(std::int32_t token) const;
+    // Returns true if push() got text that it has not returned yet.
+    bool holds_back() const noexcept { return utf8_.holds_back() || stops_.holds_back(); }
     // Ends the generation. An unfinished character becomes U+FFFD, and text that was held back is
     // returned.
     std::string finish();

@@ -165,7 +165,8 @@ void FakeEngine::step(Running &running) {
         event.ids = {id};
         if (request.generation.logprobs)
             event.logprobs = {logprobs_of(id, *request.generation.logprobs)};
-        const bool is_end = std::count(request.end_ids.begin(), request.end_ids.end(), id) > 0;
+        const bool is_end = !request.generation.ignore_end &&
+                            std::count(request.end_ids.begin(), request.end_ids.end(), id) > 0;
         if (!is_end) event.text = choice.stream->push(id);
         if (choice.stream->stopped()) {
             event.detail = std::string(choice.stream->stop_string());

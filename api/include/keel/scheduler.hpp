@@ -104,12 +104,12 @@ struct RequestUsage {
 // What a request asks for.
 struct Request {
     std::vector<int32_t> prompt; // at least one token
-    // on_text and on_progress must be empty. max_tokens may be 0: the request only reads the prompt.
-    // The first choice draws its random numbers from `seed`, as `keel run` does. Choice i draws
-    // them from a seed that is made from `seed` and i.
+    // on_text and on_progress must be empty. max_tokens may be 0: the request only reads the
+    // prompt. The first choice draws its random numbers from `seed`, as `keel run` does. Choice i
+    // draws them from a seed that is made from `seed` and i.
     Generation generation;
-    // Tokens that end a text, in addition to the model's end tokens. generation.ignore_end does not
-    // apply to them.
+    // Tokens that end a text, in addition to the model's end tokens. With generation.ignore_end,
+    // neither of them ends a text.
     std::vector<int32_t> end_ids;
     int64_t choices = 1; // texts for this prompt. The prompt is read once and the cache is forked
     // The settings of the policy. Absent: those of the pipeline's file.
