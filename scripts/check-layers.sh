@@ -50,7 +50,7 @@ sdk/conformance: numbers reference
 sdk/policy_check: base plugin
 tests/abi:
 tests/api: tests/support
-tests/apps: reference tests/eval tests/support
+tests/apps: reference tests/eval tests/server tests/support
 tests/bad_plugins: base platform plugin tests/support
 tests/base: base tests/support
 tests/config: base platform config tests/support

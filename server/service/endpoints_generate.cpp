@@ -48,6 +48,20 @@ void check_prompt_length(const char *key, size_t tokens, int64_t context, bool i
             key, "context_length_exceeded");
 }
 
+// The scheduler's own error would show the server's folders.
+void check_policy_name(const KeelFields &keel, const Engine &engine) {
+    for (const auto &key : keel.policy) {
+        if (key.first != "name") continue;
+        std::vector<std::string> names;
+        for (api::PolicyInfo &policy : engine.policies()) names.push_back(std::move(policy.name));
+        if (std::find(names.begin(), names.end(), key.second) != names.end()) continue;
+        throw ApiError(400,
+                       fmt::format("keel.policy: there is no policy {}{}; /v1/policies lists all",
+                                   quote_text(key.second), did_you_mean(key.second, names)),
+                       "keel.policy");
+    }
+}
+
 } // namespace
 
 struct Service::Body {
@@ -128,6 +142,7 @@ api::Request Service::make_request(const CommonFields &fields, const Named &name
     request.end_ids.erase(std::unique(request.end_ids.begin(), request.end_ids.end()),
                           request.end_ids.end());
     if (named.keel) {
+        check_policy_name(*named.keel, *model.engine);
         if (!named.keel->policy.empty()) request.policy = named.keel->policy;
         request.protect = named.keel->protect;
     }

@@ -44,10 +44,9 @@ def keel_nats():
     for i, piece in enumerate(pieces):
         path = folder / f"piece{i}.txt"
         path.write_text(piece)
-        result = subprocess.run([keel, "eval", str(model), "-f", str(path), "--json", "-q"],
+        result = subprocess.run([keel, "eval", "perplexity", str(model), "--text", str(path), "--json", "-q"],
                                 capture_output=True, text=True, check=True)
-        answer = json.loads(result.stdout)
-        total += answer["perplexity"]["nll"] * answer["perplexity"]["tokens"]
+        total += sum(w["nll"] * w["tokens"] for w in json.loads(result.stdout)["windows"])
     return total
 
 

@@ -101,7 +101,7 @@ def errors():
     assert refused(openai.BadRequestError, response_format={"type": "json_object"}).param == "response_format"
     assert refused(openai.BadRequestError, temperature=-1).param == "temperature"
     assert refused(openai.NotFoundError, model="gpt-4").code == "model_not_found"
-    assert refused(openai.BadRequestError, extra_body={"keel": {"policy": "no_such_policy"}}).param == "keel"
+    assert refused(openai.BadRequestError, extra_body={"keel": {"policy": "no_such_policy"}}).param == "keel.policy"
 
 
 async def together():

@@ -99,7 +99,7 @@ TEST_CASE("a policy that is wrong is refused, and a request cannot load a librar
     const auto param = [&](const std::string &keel) {
         return param_of(server, "\"keel\":" + keel);
     };
-    CHECK(param(R"({"policy":"nothing_like_this"})") == "keel");
+    CHECK(param(R"({"policy":"nothing_like_this"})") == "keel.policy");
     CHECK(param(R"({"policy":"/tmp/evil.so"})") == "keel.policy");
     CHECK(param(R"({"policy":"../x"})") == "keel.policy");
     CHECK(param(R"({"policy":"a\u0000b"})") == "keel.policy");
