@@ -20,8 +20,9 @@ stop() {
 }
 trap stop EXIT
 printf 'aliases:\n  tiny@window: {policy: sliding_window, budget: 32}\n' >"$folder/presets.yaml"
-"$build/bin/keel" serve models/tiny --port 0 --chat-template chatml --presets "$folder/presets.yaml" \
-    >"$folder/out" 2>"$folder/log" &
+# --prompt-step 32: a policy acts between chunks of a prompt, so the prompts need several chunks
+"$build/bin/keel" serve models/tiny --port 0 --chat-template chatml --prompt-step 32 \
+    --presets "$folder/presets.yaml" >"$folder/out" 2>"$folder/log" &
 server=$!
 for _ in $(seq 100); do
     url=$(sed -n 's/^listening at //p' "$folder/out")

@@ -62,12 +62,15 @@ def chats():
             text += chunk.choices[0].delta.content or ""
     assert text == message.content, (text, message.content)
     assert usage.completion_tokens == 12
-    # the helper that adds the parts of a stream
-    with client.chat.completions.stream(model="tiny", messages=messages, max_tokens=6, temperature=0, n=2) as parts:
+    # the helper that adds the parts of a stream; it refuses texts that max_tokens has cut
+    word = message.content.split()[-1]
+    with client.chat.completions.stream(
+            model="tiny", messages=messages, max_tokens=50, temperature=0, n=2, stop=word) as parts:
         for _ in parts:
             pass
         whole = parts.get_final_completion()
-    assert [c.message.content for c in whole.choices] == [message.content] * 2
+    assert [c.message.content for c in whole.choices] == [message.content.split(word)[0]] * 2
+    assert [c.finish_reason for c in whole.choices] == ["stop"] * 2
     assert whole.choices[0].message.role == "assistant"
 
 
