@@ -37,6 +37,7 @@ RequestUsage usage_of(const keel::RequestUsage &u) {
     RequestUsage usage;
     usage.prompt_tokens = u.prompt_tokens;
     usage.generated_tokens = u.generated_tokens;
+    usage.cached_tokens = u.cached_tokens;
     usage.kept_tokens = u.kept_tokens;
     usage.evicted_tokens = u.evicted_tokens;
     usage.evictions = u.evictions;
@@ -96,7 +97,8 @@ keel::SchedulerLimits limits_of(const SchedulerOptions &options) {
                           options.prompt_tokens_per_step);
     }
     const int64_t chunk = std::min<int64_t>(options.prompt_tokens_per_step, 65536);
-    return {options.seats, options.queue, options.cache_bytes, static_cast<uint32_t>(chunk)};
+    return {options.seats, options.queue, options.cache_bytes, static_cast<uint32_t>(chunk),
+            options.kept};
 }
 
 PolicyKey key_of(const keel::PolicyKeyFacts &key) {
@@ -157,6 +159,7 @@ SchedulerStats Scheduler::stats() const {
     stats.refused = s.refused;
     stats.prompt_tokens = s.prompt_tokens;
     stats.generated_tokens = s.generated_tokens;
+    stats.cached_tokens = s.cached_tokens;
     stats.evicted_tokens = s.evicted_tokens;
     stats.cache_bytes = s.cache_bytes;
     stats.cache_peak_bytes = s.cache_peak_bytes;

@@ -43,9 +43,9 @@ void end_choices(ActiveRequest &request, RequestQueue &queue, int64_t first, int
 }
 
 ChoiceText::ChoiceText(std::unique_ptr<Session> session, std::shared_ptr<ActiveRequest> request,
-                       int64_t number, RequestQueue &queue)
+                       int64_t number, RequestQueue &queue, KeptSessions &kept)
     : RunningText(std::move(session)), request_(std::move(request)), number_(number), queue_(queue),
-      unforked_(number == 0 ? request_->order.choices - 1 : 0) {}
+      kept_(kept), unforked_(number == 0 ? request_->order.choices - 1 : 0) {}
 
 ChoiceText::~ChoiceText() {
     if (!has_ended_) failed(Error(ErrorKind::resource, "the request was given up: out of memory"));
@@ -58,7 +58,9 @@ void ChoiceText::begin_prompt() {
         const auto vocabulary = static_cast<size_t>(session().pipeline().model().vocab_size);
         scores_.emplace(order.prompt, vocabulary, *order.prompt_logprobs);
     }
-    begin(order.prompt, options(), Generation::Prompt::read_by_caller);
+    request_->usage.cached_tokens = static_cast<uint64_t>(session().tokens());
+    begin(std::span(order.prompt).subspan(request_->usage.cached_tokens), options(),
+          Generation::Prompt::read_by_caller);
 }
 
 GenerateOptions ChoiceText::options() {
@@ -92,16 +94,25 @@ void ChoiceText::prompt_read(RunningTexts &texts) {
     const TextOrder &order = request_->order;
     if (scores_) request_->deliver_prompt(scores_->take_scores());
     scores_.reset();
-    try {
-        for (; unforked_ > 0; --unforked_) {
-            auto fork = std::make_unique<ChoiceText>(session().fork(), request_,
-                                                     order.choices - unforked_, queue_);
-            fork->begin_fork();
-            texts.add(std::move(fork));
+    while (unforked_ > 0) {
+        const int64_t number = order.choices - unforked_;
+        std::unique_ptr<Session> copy;
+        try {
+            copy = session().fork();
+        } catch (const Error &error) { // the choices that have a session go on
+            unforked_ = 0;
+            end_choices(*request_, queue_, number, order.choices, failure(error));
+            break;
         }
-    } catch (const Error &error) { // the choices that have a session go on
-        const int64_t first = order.choices - std::exchange(unforked_, 0);
-        end_choices(*request_, queue_, first, order.choices, failure(error));
+        --unforked_;
+        auto fork = std::make_unique<ChoiceText>(std::move(copy), request_, number, queue_, kept_);
+        try {
+            fork->begin({}, fork->options(), Generation::Prompt::is_read);
+        } catch (const Error &error) {
+            fork->failed(error);
+            continue;
+        }
+        texts.add(std::move(fork));
     }
     queue_.shrink(*request_, request_->bound.after_prompt(order.choices));
 }
@@ -124,7 +135,11 @@ void ChoiceText::failed(const Error &error) {
 void ChoiceText::end(TextEvent event) {
     has_ended_ = true;
     note_usage();
-    take_session().reset(); // frees the memory before another request begins
+    // Frees the memory before another request begins.
+    std::unique_ptr<Session> used = take_session();
+    if (number_ == 0 && event.kind == TextEvent::Kind::end)
+        kept_.add(std::move(used), request_->policy);
+    used.reset();
     const TextEvent of_others = event;
     event.choice = number_;
     const int64_t first = request_->order.choices - std::exchange(unforked_, 0);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "schedule/kept_sessions.hpp"
 #include "schedule/prompt_scores.hpp"
 #include "schedule/request_queue.hpp"
 #include "schedule/running_texts.hpp"
@@ -14,11 +15,12 @@ namespace keel {
 class ChoiceText final : public RunningText {
   public:
     ChoiceText(std::unique_ptr<Session> session, std::shared_ptr<ActiveRequest> request,
-               int64_t number, RequestQueue &queue);
+               int64_t number, RequestQueue &queue, KeptSessions &kept);
     // If the choice has not ended, it fails.
     ~ChoiceText() override;
 
-    // Pins the protected ranges and begins to read the prompt. For the first choice.
+    // Pins the protected ranges and begins to read the prompt. For the first choice, whose session
+    // is empty or has the first tokens of the prompt.
     void begin_prompt();
 
     bool is_cancelled() const override { return request_->is_cancelled; }
@@ -30,13 +32,13 @@ class ChoiceText final : public RunningText {
 
   private:
     GenerateOptions options();
-    void begin_fork() { begin({}, options(), Generation::Prompt::is_read); }
     void end(TextEvent event);
     void note_usage();
 
     std::shared_ptr<ActiveRequest> request_;
     int64_t number_;
     RequestQueue &queue_;
+    KeptSessions &kept_;
     std::optional<PromptScores> scores_;
     TextPiece last_;       // the piece of Generation::finish()
     size_t generated_ = 0; // tokens, known at the end

@@ -34,6 +34,7 @@ struct TextEvent {
 struct RequestUsage {
     uint64_t prompt_tokens = 0;    // counted once, also if there are several choices
     uint64_t generated_tokens = 0; // of all choices
+    uint64_t cached_tokens = 0;    // prompt tokens that were taken from an earlier request's cache
     // The next five are of the first choice. kept_tokens: slots in use at the end, of the head that
     // holds the most. evicted_tokens: slots that the head with the most losses lost.
     uint64_t kept_tokens = 0, evicted_tokens = 0, evictions = 0;

@@ -42,8 +42,13 @@ PipelineOptions scheduler_pipeline_options(const SchedulerLimits &limits) {
     }
     if (limits.waiting < 0)
         throw_error(ErrorKind::usage, "queue: expected 0 or more, found {}", limits.waiting);
+    if (limits.kept < 0 || limits.kept > Pipeline::most_batch) {
+        throw_error(ErrorKind::usage, "kept: expected 0 to {}, found {}", Pipeline::most_batch,
+                    limits.kept);
+    }
     PipelineOptions options;
     options.batch = batch_of(limits);
+    options.sequences = options.batch + static_cast<uint32_t>(limits.kept);
     options.several_policies = true;
     options.max_logit_rows = logit_rows;
     options.cache_bytes = limits.cache_bytes;
@@ -53,7 +58,13 @@ PipelineOptions scheduler_pipeline_options(const SchedulerLimits &limits) {
 
 Scheduler::Scheduler(std::unique_ptr<Pipeline> pipeline, const SchedulerLimits &limits)
     : pipeline_(std::move(pipeline)), batch_(*pipeline_), texts_(batch_, *pipeline_),
-      policies_(*pipeline_), queue_({limits.seats, limits.waiting, limits.cache_bytes}) {
+      policies_(*pipeline_), kept_(static_cast<size_t>(limits.kept)),
+      most_bytes_(limits.cache_bytes > 0 ? limits.cache_bytes
+                                         : static_cast<uint64_t>(limits.seats) *
+                                               cache_bound(*pipeline_, pipeline_->policy_setup(),
+                                                           pipeline_->context(), 0, 0)
+                                                   .text),
+      queue_({limits.seats, limits.waiting, limits.cache_bytes}) {
     stats_.cap_bytes = limits.cache_bytes;
     thread_ = std::thread([this] { run(); });
 }
@@ -145,6 +156,9 @@ void Scheduler::run() {
         cancelled.kind = TextEvent::Kind::end;
         cancelled.reason = StopReason::cancelled;
         end_waiting(work.cancelled, cancelled);
+        // The reservations have room before a request takes memory.
+        const uint64_t reserved = queue_.counts().reserved_bytes;
+        kept_.shrink_to(most_bytes_ - std::min(most_bytes_, reserved));
         for (const auto &request : work.begin) start(request);
         if (!texts_.empty()) run_step();
         const RequestQueue::Counts counts = queue_.counts();
@@ -177,13 +191,26 @@ void Scheduler::fail_all(const Error &error) {
     end_waiting(queue_.take_waiting(), event);
 }
 
+// An empty session, or a session that has the first tokens of the prompt already. The probabilities
+// of a prompt need a session that reads all of its tokens.
+std::unique_ptr<Session> Scheduler::session_for(const ActiveRequest &request) {
+    PolicySetup &plan = *request.policy->plan;
+    if (!request.order.prompt_logprobs) {
+        if (auto session = kept_.fork_for(plan, request.order.prompt)) {
+            const std::lock_guard lock(stats_mutex_);
+            stats_.cached_tokens += static_cast<uint64_t>(session->tokens());
+            return session;
+        }
+    }
+    return batch_.make_session(plan);
+}
+
 void Scheduler::start(const std::shared_ptr<ActiveRequest> &request) {
     std::unique_ptr<ChoiceText> text;
     TextEvent event;
     event.kind = TextEvent::Kind::failed;
     try {
-        text = std::make_unique<ChoiceText>(batch_.make_session(*request->policy->plan), request, 0,
-                                            queue_);
+        text = std::make_unique<ChoiceText>(session_for(*request), request, 0, queue_, kept_);
         text->begin_prompt();
         texts_.add(std::move(text));
         return;

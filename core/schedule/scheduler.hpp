@@ -1,5 +1,6 @@
 #pragma once
 
+#include "schedule/kept_sessions.hpp"
 #include "schedule/request_queue.hpp"
 #include "schedule/running_texts.hpp"
 
@@ -15,6 +16,7 @@ struct SchedulerLimits {
     int64_t waiting = 64;       // sequences that wait
     uint64_t cache_bytes = 0;   // of all caches; 0: no limit
     uint32_t prefill_chunk = 0; // most prompt tokens of a step; 0: the backend's chunk size
+    int64_t kept = 0;           // sessions of ended requests that stay, see KeptSessions
 };
 // Throws Error(usage) if a limit is out of its range. Otherwise returns the options that a
 // scheduler's pipeline needs.
@@ -26,9 +28,10 @@ struct SchedulerStats {
     // Requests: taken by submit(), ended, and refused by submit(). finished + failed + cancelled is
     // the number of requests that have ended.
     uint64_t requests = 0, finished = 0, failed = 0, cancelled = 0, refused = 0;
-    uint64_t prompt_tokens = 0, generated_tokens = 0;
-    uint64_t evicted_tokens = 0;   // of the choices that have ended, see SessionStats
-    uint64_t cache_bytes = 0;      // of all sequences: keys, values, memory of policies
+    uint64_t prompt_tokens = 0, generated_tokens = 0; // that steps have read and generated
+    uint64_t cached_tokens = 0;  // prompt tokens that were taken from the cache of earlier requests
+    uint64_t evicted_tokens = 0; // of the choices that have ended, see SessionStats
+    uint64_t cache_bytes = 0;    // of all sequences: keys, values, memory of policies
     uint64_t cache_peak_bytes = 0; // the largest cache_bytes after a step
     uint64_t reserved_bytes = 0;   // the most that the running requests can take
     uint64_t cap_bytes = 0;        // SchedulerLimits::cache_bytes
@@ -65,6 +68,7 @@ class Scheduler {
     void run();
     void run_step();
     void start(const std::shared_ptr<ActiveRequest> &request);
+    std::unique_ptr<Session> session_for(const ActiveRequest &request);
     void end_waiting(const RequestQueue::Requests &requests, const TextEvent &event);
     void fail_all(const Error &error);
     void check(const TextOrder &order) const;
@@ -74,6 +78,8 @@ class Scheduler {
     SessionBatch batch_;
     RunningTexts texts_;
     PolicyChoices policies_;
+    KeptSessions kept_;
+    uint64_t most_bytes_; // of reservations and kept sessions together
     RequestQueue queue_;
     std::atomic<uint64_t> last_id_{0};
     mutable std::mutex stats_mutex_;

@@ -111,7 +111,8 @@ TEST_CASE("a request gets the text that a session writes, with probabilities and
     CHECK(stats.finished == 1);
     CHECK(stats.generated_tokens == 25);
     CHECK(stats.cache_peak_bytes > 0);
-    CHECK(stats.cache_bytes == 0);
+    CHECK(stats.cache_bytes > 0); // the cache is kept for later requests
+    CHECK(stats.cache_bytes <= stats.cache_peak_bytes);
 }
 
 TEST_CASE("each request may choose a policy, and errors name its key") {

@@ -5,6 +5,8 @@
 
 #include "schedule/cache_bound.hpp"
 
+#include "run/windowed_rig.hpp"
+
 using namespace keel;
 using namespace keel::test;
 
@@ -102,4 +104,43 @@ TEST_CASE("a prompt that is too long is refused unless the policy acts while it 
                    ErrorKind::usage),
                Catch::Contains("snapkv"));
     check_prompt_fits(plan({"plugin=sliding_window", "budget.tokens=64"}), 5000);
+}
+
+TEST_CASE("the bound and the texts hold for models with attention windows") {
+    for (const char *shape : {"gemma2", "mistral"}) {
+        INFO(shape);
+        const auto config = pipeline::config_from_overrides(
+            windowed_sets(shape, "cpu", {"model.context=512", "backend.params.threads=1"}));
+        const SchedulerLimits limits{.seats = 3, .prefill_chunk = 32, .kept = 2};
+        const auto open = [&] {
+            return std::make_unique<Pipeline>(config, scheduler_pipeline_options(limits));
+        };
+        const std::vector<PolicyChoice> policies = {
+            {{"name", "none"}}, {{"name", "sliding_window"}, {"budget.tokens", "30"}}};
+        std::vector<std::vector<int32_t>> expected;
+        const auto pipeline = open();
+        PolicyChoices choices(*pipeline);
+        for (const PolicyChoice &policy : policies) {
+            const auto lease =
+                choices.find(policy, [](const std::function<void()> &task) { task(); });
+            const CacheBound bound = cache_bound(*pipeline, *lease->plan, 150, 20, 0);
+            Session session(*pipeline, *lease->plan);
+            const GenerateResult result =
+                generate(session, some_tokens(150), order_of({1}, 20).options);
+            CHECK(session.held_peak_bytes() <= bound.peak(1));
+            expected.push_back(result.ids);
+        }
+        Scheduler scheduler(open(), limits);
+        std::vector<Answer> answers(4);
+        for (size_t i = 0; i < 4; ++i) {
+            submit(scheduler, order_of(some_tokens(150), 20, policies[i % 2]), answers[i]);
+            if (i == 1) answers[0].wait();
+        }
+        for (size_t i = 0; i < 4; ++i) {
+            answers[i].wait();
+            CHECK(answers[i].only().ids == expected[i % 2]);
+        }
+        CHECK(scheduler.drain(10));
+        CHECK(scheduler.stats().failed == 0);
+    }
 }

@@ -51,6 +51,12 @@ struct SchedulerOptions {
     // that acts between chunks keeps other tokens if the chunks have another size. 0: the backend's
     // chunk size, with which `keel run` reads prompts; it is also the upper limit.
     int64_t prompt_tokens_per_step = 0;
+    // Largest number of ended requests whose caches are kept, 0 to 256. A request whose prompt
+    // begins with the tokens of a kept cache does not read these tokens again. This holds for
+    // policies that keep all tokens, and not with Request::prompt_logprobs. Kept caches take only
+    // bytes that no running request has reserved. The cache that was not used for the longest time
+    // goes first.
+    int64_t kept = 4;
 };
 
 // How a request's cache forgets. Keys are those of the pipeline file's section `policy`, without
@@ -89,6 +95,8 @@ struct RequestEvent {
 struct RequestUsage {
     uint64_t prompt_tokens = 0;    // counted once, also if there are several choices
     uint64_t generated_tokens = 0; // of all choices
+    // Prompt tokens that were not read, because an earlier request's cache has them.
+    uint64_t cached_tokens = 0;
     // The first choice at its end: tokens in the cache (of the layer and head that holds the most),
     // and tokens that evictions removed (from the layer and head that lost the most).
     uint64_t kept_tokens = 0, evicted_tokens = 0;
@@ -138,8 +146,9 @@ struct SchedulerStats {
     // choice has failed) or `cancelled`.
     uint64_t requests = 0, finished = 0, failed = 0, cancelled = 0;
     uint64_t refused = 0; // requests for which submit() threw because of a limit
-    uint64_t prompt_tokens = 0, generated_tokens = 0;
-    uint64_t evicted_tokens = 0; // of requests that have ended, all choices
+    uint64_t prompt_tokens = 0, generated_tokens = 0; // that were read, and generated
+    uint64_t cached_tokens = 0;                       // of all requests, see RequestUsage
+    uint64_t evicted_tokens = 0;                      // of requests that have ended, all choices
     // Bytes of all caches: after the last step, and the largest number after a step.
     uint64_t cache_bytes = 0, cache_peak_bytes = 0;
     uint64_t cache_reserved_bytes = 0; // the most that the running requests can take
