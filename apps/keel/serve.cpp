@@ -109,6 +109,12 @@ void add_model_options(Command &command, ServeArguments &a) {
         .range(0, 16'777'216)
         .group(group);
     command
+        .option("--kept N", s.scheduler.kept,
+                "Caches of ended requests that are kept for prompts that begin alike; 0: none")
+        .range(0, 256)
+        .shows_default()
+        .group(group);
+    command
         .option("--prompt-step N", s.scheduler.prompt_tokens_per_step,
                 "Most prompt tokens that one step reads; lower values shorten the pauses of other "
                 "requests (default: the backend's chunk)")

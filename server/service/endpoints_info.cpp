@@ -113,6 +113,7 @@ void Service::status(const std::shared_ptr<Exchange> &exchange) {
             .member("cancelled", s.cancelled)
             .member("refused", s.refused)
             .member("prompt_tokens", s.prompt_tokens)
+            .member("cached_tokens", s.cached_tokens)
             .member("generated_tokens", s.generated_tokens)
             .member("evicted_tokens", s.evicted_tokens)
             .member("cache_bytes", s.cache_bytes)

@@ -186,6 +186,7 @@ void Jobs::finish(uint64_t number) {
         .member("stream", job.stream)
         .member("prompt_tokens", total.prompt_tokens)
         .member("completion_tokens", total.generated_tokens)
+        .member("cached_tokens", total.cached_tokens)
         .member("policy", total.policy)
         .member("evicted_tokens", total.evicted_tokens)
         .member("cache_peak_bytes", total.cache_peak_bytes)

@@ -84,6 +84,11 @@ std::string metrics_text(const MetricsInput &input) {
     one("keel_lost_clients_total", "counter", "Clients that went before their answer was complete.",
         input.metrics.lost_clients);
     one("keel_prompt_tokens_total", "counter", "Prompt tokens that were read.", s.prompt_tokens);
+    one("keel_prefix_cache_queries_total", "counter",
+        "Prompt tokens that were read or found in a kept cache.",
+        s.prompt_tokens + s.cached_tokens);
+    one("keel_prefix_cache_hits_total", "counter",
+        "Prompt tokens that were found in a kept cache and not read.", s.cached_tokens);
     one("keel_generation_tokens_total", "counter", "Tokens that were generated.",
         s.generated_tokens);
     one("keel_evicted_tokens_total", "counter", "Tokens that were evicted.", s.evicted_tokens);

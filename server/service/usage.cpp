@@ -7,6 +7,7 @@ namespace keel::server {
 void UsageSum::add(const api::RequestUsage &one) {
     total.prompt_tokens += one.prompt_tokens;
     total.generated_tokens += one.generated_tokens;
+    total.cached_tokens += one.cached_tokens;
     total.kept_tokens += one.kept_tokens;
     total.evicted_tokens += one.evicted_tokens;
     total.evictions += one.evictions;
@@ -27,7 +28,7 @@ void write_usage(JsonWriter &out, const UsageSum &usage) {
         .member("total_tokens", t.prompt_tokens + t.generated_tokens)
         .key("prompt_tokens_details")
         .begin_object()
-        .member("cached_tokens", 0) // requests share no caches
+        .member("cached_tokens", t.cached_tokens)
         .end_object()
         .key("keel")
         .begin_object()
