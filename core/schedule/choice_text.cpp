@@ -70,7 +70,7 @@ GenerateOptions ChoiceText::options() {
     options.on_text = nullptr;
     options.progress = nullptr;
     options.on_piece = [this](TextPiece piece) {
-        if (piece.is_last) { // goes along with the event of the end
+        if (piece.is_last) { // is delivered with the event of the end
             last_ = std::move(piece);
             return;
         }
