@@ -74,8 +74,7 @@ Scheduler::~Scheduler() {
     thread_.join();
 }
 
-// ---- any thread
-// ----------------------------------------------------------------------------------
+// ---- any thread ---------------------------------------------------------------------------------
 
 void Scheduler::check(const TextOrder &order) const {
     const auto refuse = [](const char *what, const auto &expected, const auto &found) {
@@ -145,8 +144,7 @@ SchedulerStats Scheduler::stats() const {
     return stats;
 }
 
-// ---- the scheduler's thread
-// ----------------------------------------------------------------------
+// ---- the scheduler's thread ---------------------------------------------------------------------
 
 void Scheduler::run() {
     for (;;) {
