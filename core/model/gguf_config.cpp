@@ -36,7 +36,8 @@ class ConfigMaker : MetadataReader {
     // GGUF files of Mistral and Llama have the same architecture name, and so do OLMo 2 and OLMo 3.
     // Only a window makes a file a Mistral or an OLMo 3.
     std::string architecture_name() const {
-        const bool has_window = file_.has(key("attention.sliding_window"));
+        const std::string window = key("attention.sliding_window");
+        const bool has_window = file_.has(window) && value(window) != json(0);
         if (has_window && architecture_->name == "llama") return "MistralForCausalLM";
         if (has_window && architecture_->name == "olmo2") return "Olmo3ForCausalLM";
         return std::string(architecture_->architecture);
@@ -143,7 +144,12 @@ class ConfigMaker : MetadataReader {
         config_["attention_bias"] = tensor("blk.0.attn_q.bias") != nullptr;
         config_["mlp_bias"] = tensor("blk.0.ffn_gate.bias") != nullptr;
         take("sliding_window", "attention.sliding_window");
-        if (number("sliding_window") == 0) config_.erase("sliding_window"); // 0: no window (Phi 4)
+        // Writers use 0 for "no window" in architectures that may have none (Phi 4).
+        const bool may_lack_window = architecture_->name == "phi3" ||
+                                     architecture_->name == "llama" ||
+                                     architecture_->name == "olmo2";
+        if (may_lack_window && config_.value("sliding_window", json(1)) == json(0))
+            config_["sliding_window"] = nullptr;
         take("attn_logit_softcapping", "attn_logit_softcapping");
         take("final_logit_softcapping", "final_logit_softcapping");
         if (!architecture_->factor_norms) return;
