@@ -49,7 +49,8 @@ struct SchedulerOptions {
     // Largest number of prompt tokens that one step reads. It bounds the time between two tokens of
     // a request while another prompt is read. Prompts are read in chunks of this size. A policy
     // that acts between chunks keeps other tokens if the chunks have another size. 0: the backend's
-    // chunk size, with which `keel run` reads prompts; it is also the upper limit.
+    // chunk size, with which `keel run` reads prompts; it is also the upper limit. There is one
+    // exception: a policy that lets the model repeat its context (kvzip) does so in one step.
     int64_t prompt_tokens_per_step = 0;
     // Largest number of caches of earlier requests that are kept, 0 to 256. A request whose prompt
     // begins with the tokens of a kept cache does not read these tokens again. This holds for
