@@ -141,8 +141,9 @@ class CacheManager {
     // A copy under another setup, which has the same executor and shape and must stay valid. Throws
     // Error(input) unless the inputs of that setup's policy were collected here
     // (PolicySetup::collected). The state of that policy is reset. If slots were evicted already,
-    // both setups must treat positions alike.
-    std::unique_ptr<CacheManager> fork_into(PolicySetup &setup);
+    // both setups must treat positions alike. `to_come`: at least this many tokens of the prompt
+    // are read after the fork, so queries that only the end of the prompt needs are not missing.
+    std::unique_ptr<CacheManager> fork_into(PolicySetup &setup, int64_t to_come = 0);
     // Moves the sequence to another device, under a setup of the same policy, which must stay
     // valid. begin_move() makes a manager on the other device, with room for the whole cache, and
     // copies the inputs that were collected for the policy. If begin_move() fails, this manager has
