@@ -52,7 +52,7 @@ std::unique_ptr<Session> Session::fork() {
     return std::unique_ptr<Session>(new Session(*this, sequence_.cache.fork()));
 }
 
-std::unique_ptr<Session> Session::fork(PolicySetup &plan) {
+std::unique_ptr<Session> Session::fork(PolicySetup &plan, int64_t to_come) {
     if (&plan == &cache().setup()) return fork();
     if (sequence_.cache.stages().size() != 1 || rules_)
         throw_error(ErrorKind::internal,
@@ -60,7 +60,7 @@ std::unique_ptr<Session> Session::fork(PolicySetup &plan) {
     logits();
     finish_step();
     std::vector<Stage> stages;
-    stages.push_back({&engine(), cache().fork_into(plan)});
+    stages.push_back({&engine(), cache().fork_into(plan, to_come)});
     return std::unique_ptr<Session>(new Session(*this, std::move(stages)));
 }
 

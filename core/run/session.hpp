@@ -89,7 +89,7 @@ class Session {
     // blocks of the cache until one of them writes to a block. PipelineOptions::sequences must
     // allow one more session. The copy's stats begin at 0.
     std::unique_ptr<Session> fork();
-    std::unique_ptr<Session> fork(PolicySetup &plan);
+    std::unique_ptr<Session> fork(PolicySetup &plan, int64_t to_come = 0);
     // The token that was generated last, if no step has read it yet. The next step clears it.
     std::optional<int32_t> pending() const { return sequence_.text.pending(); }
     void set_pending(std::optional<int32_t> id) { sequence_.text.set_pending(id); }

@@ -43,9 +43,9 @@ void end_choices(ActiveRequest &request, RequestQueue &queue, int64_t first, int
 }
 
 ChoiceText::ChoiceText(std::unique_ptr<Session> session, std::shared_ptr<ActiveRequest> request,
-                       int64_t number, RequestQueue &queue, KeptSessions &kept)
-    : RunningText(std::move(session)), request_(std::move(request)), number_(number), queue_(queue),
-      kept_(kept), unforked_(number == 0 ? request_->order.choices - 1 : 0) {}
+                       int64_t number, ChoiceRoom &room)
+    : RunningText(std::move(session)), request_(std::move(request)), number_(number), room_(room),
+      unforked_(number == 0 ? request_->order.choices - 1 : 0) {}
 
 ChoiceText::~ChoiceText() {
     if (!has_ended_) failed(Error(ErrorKind::resource, "the request was given up: out of memory"));
@@ -83,8 +83,10 @@ GenerateOptions ChoiceText::options() {
     return options;
 }
 
-SessionBatch::RowReader *ChoiceText::begin_chunk() {
+SessionBatch::RowReader *ChoiceText::begin_chunk(bool is_last) {
     request_->note_step();
+    // Nothing was evicted yet. After the last chunk the policy may act.
+    if (is_last && !request_->policy->plan->keeps_all()) room_.kept.add_copy(session());
     if (!scores_) return nullptr;
     scores_->begin_part(request_->order.prompt.size() - text().unread().size());
     return &*scores_;
@@ -101,11 +103,11 @@ void ChoiceText::prompt_read(RunningTexts &texts) {
             copy = session().fork();
         } catch (const Error &error) { // the choices that have a session go on
             unforked_ = 0;
-            end_choices(*request_, queue_, number, order.choices, failure(error));
+            end_choices(*request_, room_.queue, number, order.choices, failure(error));
             break;
         }
         --unforked_;
-        auto fork = std::make_unique<ChoiceText>(std::move(copy), request_, number, queue_, kept_);
+        auto fork = std::make_unique<ChoiceText>(std::move(copy), request_, number, room_);
         try {
             fork->begin({}, fork->options(), Generation::Prompt::is_read);
         } catch (const Error &error) {
@@ -114,7 +116,7 @@ void ChoiceText::prompt_read(RunningTexts &texts) {
         }
         texts.add(std::move(fork));
     }
-    queue_.shrink(*request_, request_->bound.after_prompt(order.choices));
+    room_.queue.shrink(*request_, request_->bound.after_prompt(order.choices));
 }
 
 void ChoiceText::ended(GenerateResult result) {
@@ -137,14 +139,17 @@ void ChoiceText::end(TextEvent event) {
     note_usage();
     // Frees the memory before another request begins.
     std::unique_ptr<Session> used = take_session();
-    if (number_ == 0 && event.kind == TextEvent::Kind::end)
-        kept_.add(std::move(used), request_->policy);
+    if (number_ == 0 && event.kind == TextEvent::Kind::end) {
+        const uint64_t freed = request_->left == 1 ? request_->reserved : 0;
+        room_.kept.add(std::move(used), request_->policy, freed);
+    }
     used.reset();
+    room_.note_change();
     const TextEvent of_others = event;
     event.choice = number_;
     const int64_t first = request_->order.choices - std::exchange(unforked_, 0);
-    end_choices(*request_, queue_, number_, number_ + 1, event);
-    end_choices(*request_, queue_, first, request_->order.choices, of_others);
+    end_choices(*request_, room_.queue, number_, number_ + 1, event);
+    end_choices(*request_, room_.queue, first, request_->order.choices, of_others);
 }
 
 void ChoiceText::note_usage() {

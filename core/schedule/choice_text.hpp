@@ -5,17 +5,27 @@
 #include "schedule/request_queue.hpp"
 #include "schedule/running_texts.hpp"
 
+#include <functional>
 #include <memory>
 #include <optional>
 
 namespace keel {
+
+// What the choices of a scheduler share.
+struct ChoiceRoom {
+    RequestQueue &queue;
+    KeptSessions &kept;
+    // Called when a choice has freed its memory, before its last event. Updates the counters, so
+    // that a client that got the event sees them.
+    std::function<void()> note_change;
+};
 
 // One choice of a request, while it runs. It delivers the events of the choice. The first choice
 // reads the prompt; then its session is forked for the other choices.
 class ChoiceText final : public RunningText {
   public:
     ChoiceText(std::unique_ptr<Session> session, std::shared_ptr<ActiveRequest> request,
-               int64_t number, RequestQueue &queue, KeptSessions &kept);
+               int64_t number, ChoiceRoom &room);
     // If the choice has not ended, it fails.
     ~ChoiceText() override;
 
@@ -24,7 +34,7 @@ class ChoiceText final : public RunningText {
     void begin_prompt();
 
     bool is_cancelled() const override { return request_->is_cancelled; }
-    SessionBatch::RowReader *begin_chunk() override;
+    SessionBatch::RowReader *begin_chunk(bool is_last) override;
     bool forks() const override { return request_->order.choices > 1; }
     void prompt_read(RunningTexts &texts) override;
     void ended(GenerateResult result) override;
@@ -37,8 +47,7 @@ class ChoiceText final : public RunningText {
 
     std::shared_ptr<ActiveRequest> request_;
     int64_t number_;
-    RequestQueue &queue_;
-    KeptSessions &kept_;
+    ChoiceRoom &room_;
     std::optional<PromptScores> scores_;
     TextPiece last_;       // the piece of Generation::finish()
     size_t generated_ = 0; // tokens, known at the end

@@ -94,7 +94,7 @@ void RunningTexts::add_chunks() {
             read_ = SessionBatch::Read::logits;
         parts_.push_back({&text.session(), unread.first(n),
                           is_last ? StepKind::prefill_end : StepKind::prefill_chunk,
-                          text.begin_chunk()});
+                          text.begin_chunk(is_last)});
         text_of_.push_back(i);
     }
 }
@@ -163,6 +163,13 @@ void RunningTexts::leave(size_t i, const Error *error) {
         return text->failed(e);
     }
     text->ended(std::move(result));
+}
+
+uint64_t RunningTexts::policy_bytes() const {
+    uint64_t bytes = 0;
+    for (const auto &text : texts_)
+        if (text) bytes += text->session().policy_bytes();
+    return bytes;
 }
 
 void RunningTexts::forget_gone() { std::erase(texts_, nullptr); }

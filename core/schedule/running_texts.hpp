@@ -28,9 +28,12 @@ class RunningText {
                Generation::Prompt how);
 
     virtual bool is_cancelled() const { return text_->is_cancelled(); }
-    // A step begins that takes in tokens of the prompt. Returns the reader of their logits; NULL:
-    // nothing reads them.
-    virtual SessionBatch::RowReader *begin_chunk() { return nullptr; }
+    // A step begins that takes in tokens of the prompt; `is_last`: the last ones. Returns the
+    // reader of their logits; NULL: nothing reads them.
+    virtual SessionBatch::RowReader *begin_chunk(bool is_last) {
+        (void)is_last;
+        return nullptr;
+    }
     // Returns true if prompt_read() reads Session::logits().
     virtual bool forks() const { return false; }
     // The whole prompt was read. The function may add further texts. If it throws Error, the text
@@ -64,7 +67,7 @@ class RunningTexts {
     void add(std::unique_ptr<RunningText> text) { texts_.push_back(std::move(text)); }
     size_t size() const { return texts_.size(); }
     bool empty() const { return texts_.empty(); }
-    const RunningText &operator[](size_t i) const { return *texts_[i]; }
+    uint64_t policy_bytes() const; // see Session::policy_bytes
     // Chooses the next tokens, and runs one step. Texts that end or fail leave. Throws errors that
     // concern all texts, for example a lost device, and exceptions of callbacks that are no Error.
     void step();

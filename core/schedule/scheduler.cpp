@@ -1,7 +1,6 @@
 #include "schedule/scheduler.hpp"
 
 #include "base/error.hpp"
-#include "schedule/choice_text.hpp"
 #include "text/text_stream.hpp"
 
 #include <algorithm>
@@ -48,7 +47,9 @@ PipelineOptions scheduler_pipeline_options(const SchedulerLimits &limits) {
     }
     PipelineOptions options;
     options.batch = batch_of(limits);
-    options.sequences = options.batch + static_cast<uint32_t>(limits.kept);
+    // One more, because a prompt may begin with a copy of a copy.
+    options.sequences =
+        options.batch + static_cast<uint32_t>(limits.kept > 0 ? limits.kept + 1 : 0);
     options.several_policies = true;
     options.max_logit_rows = logit_rows;
     options.cache_bytes = limits.cache_bytes;
@@ -58,13 +59,14 @@ PipelineOptions scheduler_pipeline_options(const SchedulerLimits &limits) {
 
 Scheduler::Scheduler(std::unique_ptr<Pipeline> pipeline, const SchedulerLimits &limits)
     : pipeline_(std::move(pipeline)), batch_(*pipeline_), texts_(batch_, *pipeline_),
-      policies_(*pipeline_), kept_(static_cast<size_t>(limits.kept)),
+      policies_(*pipeline_), kept_(*pipeline_, static_cast<size_t>(limits.kept)),
       most_bytes_(limits.cache_bytes > 0 ? limits.cache_bytes
                                          : static_cast<uint64_t>(limits.seats) *
                                                cache_bound(*pipeline_, pipeline_->policy_setup(),
                                                            pipeline_->context(), 0, 0)
                                                    .text),
-      queue_({limits.seats, limits.waiting, limits.cache_bytes}) {
+      queue_({limits.seats, limits.waiting, limits.cache_bytes}), room_{queue_, kept_,
+                                                                        [this] { note_change(); }} {
     stats_.cap_bytes = limits.cache_bytes;
     thread_ = std::thread([this] { run(); });
 }
@@ -156,7 +158,7 @@ void Scheduler::run() {
         end_waiting(work.cancelled, cancelled);
         // The reservations have room before a request takes memory.
         const uint64_t reserved = queue_.counts().reserved_bytes;
-        kept_.shrink_to(most_bytes_ - std::min(most_bytes_, reserved));
+        kept_.limit_to(most_bytes_ - std::min(most_bytes_, reserved));
         for (const auto &request : work.begin) start(request);
         if (!texts_.empty()) run_step();
         const RequestQueue::Counts counts = queue_.counts();
@@ -171,7 +173,9 @@ void Scheduler::run_step() {
     } catch (const std::exception &e) {
         fail_all(error_of(e));
     }
-    count(std::chrono::duration<double>(Clock::now() - begin).count());
+    note_change();
+    const std::lock_guard lock(stats_mutex_);
+    stats_.step_seconds += std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
 // An error that concerns all sequences. After a lost device, nothing can run any more.
@@ -208,7 +212,7 @@ void Scheduler::start(const std::shared_ptr<ActiveRequest> &request) {
     TextEvent event;
     event.kind = TextEvent::Kind::failed;
     try {
-        text = std::make_unique<ChoiceText>(session_for(*request), request, 0, queue_, kept_);
+        text = std::make_unique<ChoiceText>(session_for(*request), request, 0, room_);
         text->begin_prompt();
         texts_.add(std::move(text));
         return;
@@ -226,14 +230,12 @@ void Scheduler::end_waiting(const RequestQueue::Requests &requests, const TextEv
         end_choices(*request, queue_, 0, request->order.choices, event, false);
 }
 
-void Scheduler::count(double seconds) {
-    uint64_t bytes = batch_.cache_bytes();
-    for (size_t i = 0; i < texts_.size(); ++i) bytes += texts_[i].session().policy_bytes();
+void Scheduler::note_change() {
+    const uint64_t bytes = batch_.cache_bytes() + texts_.policy_bytes();
     const std::lock_guard lock(stats_mutex_);
     stats_.steps = texts_.counters().steps;
     stats_.prompt_tokens = texts_.counters().prompt_tokens;
     stats_.generated_tokens = texts_.counters().generated_tokens;
-    stats_.step_seconds += seconds;
     stats_.cache_bytes = bytes;
     stats_.cache_peak_bytes = std::max(stats_.cache_peak_bytes, bytes);
 }

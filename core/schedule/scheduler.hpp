@@ -1,6 +1,6 @@
 #pragma once
 
-#include "schedule/kept_sessions.hpp"
+#include "schedule/choice_text.hpp"
 #include "schedule/request_queue.hpp"
 #include "schedule/running_texts.hpp"
 
@@ -72,7 +72,7 @@ class Scheduler {
     void end_waiting(const RequestQueue::Requests &requests, const TextEvent &event);
     void fail_all(const Error &error);
     void check(const TextOrder &order) const;
-    void count(double seconds);
+    void note_change();
 
     std::unique_ptr<Pipeline> pipeline_;
     SessionBatch batch_;
@@ -81,6 +81,7 @@ class Scheduler {
     KeptSessions kept_;
     uint64_t most_bytes_; // of reservations and kept sessions together
     RequestQueue queue_;
+    ChoiceRoom room_;
     std::atomic<uint64_t> last_id_{0};
     mutable std::mutex stats_mutex_;
     SchedulerStats stats_;

@@ -54,6 +54,9 @@ RequestReader::Step RequestReader::fail_with(const boost::system::error_code &er
 RequestReader::Step RequestReader::read(boost::beast::flat_buffer &buffer) {
     while (buffer.size() > 0) {
         if (is_complete()) return Step::complete;
+        // Beast 1.74 asserts that the last chunk ("0", two line ends) arrives with at least five
+        // bytes. Less can follow only if more bytes come, so the reader waits for them.
+        if (has_head_ && parser_->chunked() && buffer.size() < 5) return Step::needs_more;
         boost::system::error_code error;
         const size_t used = parser_->put(buffer.data(), error);
         buffer.consume(used);

@@ -56,7 +56,9 @@ Json post(uint16_t port, const std::string &path, const Json &body) {
 } // namespace
 
 TEST_CASE("serve writes the text of run, and a policy of a request evicts") {
-    const std::string prompt = "Once upon a time";
+    // long enough that its cache is kept for the second request
+    const std::string prompt = "Once upon a time there was a little dog. The dog ran to the king "
+                               "and said that the moon was bright.";
     const ProcessResult run = run_keel({"run", tiny, "-p", prompt, "--greedy", "-n", "40", "-q"});
     REQUIRE(run.code == 0);
     const ProcessResult served = serve({tiny, "--chat-template", "chatml"}, [&](uint16_t port) {
@@ -72,7 +74,7 @@ TEST_CASE("serve writes the text of run, and a policy of a request evicts") {
         const Json used = post(port, "/v1/completions", evicting).at("usage").at("keel");
         CHECK(used.at("policy") == "sliding_window");
         CHECK(used.at("evicted_tokens") > 0);
-        CHECK(used.at("kept_tokens") < 40);
+        CHECK(used.at("kept_tokens") < 50);
         CHECK(used.at("cache_peak_bytes") > 0);
         const Json chat =
             post(port, "/v1/chat/completions",

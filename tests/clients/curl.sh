@@ -5,7 +5,7 @@ url=$1 folder=$2
 fail() { printf 'curl.sh: %s\n' "$1" >&2; exit 1; }
 post() { curl -sS --fail-with-body --max-time 60 -H 'Content-Type: application/json' "$@"; }
 
-curl -sS --retry 20 --retry-delay 1 --retry-all-errors --fail -o /dev/null "$url/ready"
+curl -s --retry 20 --retry-delay 1 --retry-all-errors --fail -o /dev/null "$url/ready"
 curl -sS --fail "$url/v1/models" | grep -q '"tiny@window"' || fail "/v1/models does not list the alias"
 post "$url/v1/completions" -d '{"prompt":"Once upon a time","max_tokens":5}' |
     grep -q '"finish_reason":"length"' || fail "no completion"

@@ -97,3 +97,57 @@ TEST_CASE("kept caches give way to running requests, the oldest first") {
     CHECK(scheduler->drain(5));
     CHECK(scheduler->stats().cache_bytes <= 2 * one);
 }
+
+TEST_CASE("a policy that acts at the end of a prompt begins with the cache of an earlier prompt") {
+    const PolicyChoice snapkv{{"name", "snapkv"}, {"budget.tokens", "64"}, {"params.window", "16"}};
+    const PolicyChoice kvzip{{"name", "kvzip"}, {"budget.tokens", "64"}};
+    const PolicyChoice tova{{"name", "tova"}, {"budget.tokens", "64"}};
+    for (const PolicyChoice &policy : {snapkv, kvzip, tova}) {
+        INFO(policy.front().second);
+        const auto scheduler = open_scheduler({.seats = 3, .prefill_chunk = 64, .kept = 2});
+        const Tokenizer &tokenizer = *scheduler->pipeline().tokenizer();
+        const std::vector<int32_t> system = book(tokenizer, 0, 210);
+        const auto run = [&](const TextOrder &order) {
+            Answer answer;
+            submit(*scheduler, order, answer);
+            answer.wait();
+            const GenerateResult expected = alone(order, 64);
+            CHECK(answer.only().ids == expected.ids);
+            CHECK(answer.usage.evicted_tokens == expected.stats.evicted_tokens);
+            return answer.usage.cached_tokens;
+        };
+        TextOrder order = order_of(joined(system, book(tokenizer, 400, 20)), 12, policy);
+        CHECK(run(order) == 0);
+        // The copy ends where the last chunk began.
+        const uint64_t cached = run(order);
+        CHECK(cached == 192);
+        order.prompt = joined(system, book(tokenizer, 500, 40));
+        CHECK(run(order) == 192);
+        order.protect = {{5, 15}, {100, 110}};
+        CHECK(run(order) == 192);
+        order.protect.clear();
+        // A longer cache of a request that keeps all tokens, up to the policy's window.
+        CHECK(run(order_of(order.prompt, 4)) == 192);
+        CHECK(run(order) >= 250 - 16);
+        order.choices = 2;
+        Answer answer;
+        submit(*scheduler, order, answer);
+        answer.wait();
+        order.choices = 1;
+        CHECK(answer.choices[0].ids == alone(order, 64).ids);
+    }
+}
+
+TEST_CASE("only policies that need nothing of the earlier steps begin with a kept cache") {
+    Pipeline pipeline(rig_config(), scheduler_pipeline_options({.seats = 2}));
+    PolicyChoices choices(pipeline);
+    const auto serves = [&](const char *name) {
+        const PolicyChoice choice{{"name", name}, {"budget.tokens", "64"}};
+        const auto lease = choices.find(choice, [](const std::function<void()> &task) { task(); });
+        return KeptSessions::serves(*lease->plan);
+    };
+    for (const char *name : {"snapkv", "kvzip", "tova"}) CHECK(serves(name));
+    for (const char *name : {"sliding_window", "h2o", "expected_attention", "compactor"})
+        CHECK_FALSE(serves(name));
+    CHECK(KeptSessions::serves(pipeline.policy_setup()));
+}

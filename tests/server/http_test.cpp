@@ -36,6 +36,10 @@ TEST_CASE("a body may come in chunks, in small pieces") {
                               "5\r\n{\"pro\r\n8;x=y\r\nmpt\":\"a\"\r\n1\r\n}\r\n0\r\n\r\n";
     for (const char c : bytes) REQUIRE(client.send(std::string_view(&c, 1)));
     CHECK(body_of(client.read_response()).at("tokens").size() >= 1);
+    const std::string empty = "POST /tokenize HTTP/1.1\r\nHost: x\r\n"
+                              "Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n";
+    for (const char c : empty) REQUIRE(client.send(std::string_view(&c, 1)));
+    error_of(client.read_response(), 400);
     REQUIRE(client.send(http_request("GET", "/health")));
     CHECK(client.read_response().status == 200);
 }

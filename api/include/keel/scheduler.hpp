@@ -49,13 +49,15 @@ struct SchedulerOptions {
     // Largest number of prompt tokens that one step reads. It bounds the time between two tokens of
     // a request while another prompt is read. Prompts are read in chunks of this size. A policy
     // that acts between chunks keeps other tokens if the chunks have another size. 0: the backend's
-    // chunk size, with which `keel run` reads prompts; it is also the upper limit.
+    // chunk size, with which `keel run` reads prompts; it is also the upper limit. There is one
+    // exception: a policy that lets the model repeat its context (kvzip) does so in one step.
     int64_t prompt_tokens_per_step = 0;
-    // Largest number of ended requests whose caches are kept, 0 to 256. A request whose prompt
+    // Largest number of caches of earlier requests that are kept, 0 to 256. A request whose prompt
     // begins with the tokens of a kept cache does not read these tokens again. This holds for
-    // policies that keep all tokens, and not with Request::prompt_logprobs. Kept caches take only
-    // bytes that no running request has reserved. The cache that was not used for the longest time
-    // goes first.
+    // policies that keep all tokens, and for policies that act only at the end of a prompt and need
+    // no sums over its attention (of Keel's own policies: snapkv, kvzip and tova). It does not hold
+    // for requests with prompt_logprobs. Kept caches take only bytes that no running request has
+    // reserved. The cache that was not used for the longest time goes first.
     int64_t kept = 4;
 };
 
@@ -145,7 +147,8 @@ struct SchedulerStats {
     // Requests that submit() has taken. Each that has ended is also in `finished`, `failed` (a
     // choice has failed) or `cancelled`.
     uint64_t requests = 0, finished = 0, failed = 0, cancelled = 0;
-    uint64_t refused = 0; // requests for which submit() threw because of a limit
+    // Requests that submit() refused because of a limit, after drain(), or after a lost device.
+    uint64_t refused = 0;
     uint64_t prompt_tokens = 0, generated_tokens = 0; // that were read, and generated
     uint64_t cached_tokens = 0;                       // of all requests, see RequestUsage
     uint64_t evicted_tokens = 0;                      // of requests that have ended, all choices

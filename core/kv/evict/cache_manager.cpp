@@ -348,8 +348,9 @@ CacheManager::CacheManager(CacheManager &parent, PolicySetup &setup, LayerCaches
 
 std::unique_ptr<CacheManager> CacheManager::fork() { return fork_into(setup_); }
 
-std::unique_ptr<CacheManager> CacheManager::fork_into(PolicySetup &setup) {
-    if (&setup != &setup_) check_fork(setup_, setup, {seen_, tokens_.prefix(), has_evicted()});
+std::unique_ptr<CacheManager> CacheManager::fork_into(PolicySetup &setup, int64_t to_come) {
+    if (&setup != &setup_)
+        check_fork(setup_, setup, {seen_, tokens_.prefix(), has_evicted(), to_come});
     return std::unique_ptr<CacheManager>(new CacheManager(*this, setup, caches_.fork()));
 }
 

@@ -145,8 +145,9 @@ class CacheManager {
     // Makes a copy under another setup, which has the same executor and shape and must stay valid.
     // Throws Error(input) unless this sequence has collected the inputs of the other setup's policy
     // (PolicySetup::collected). The state of that policy is reset. If slots were evicted already,
-    // both setups must treat positions alike.
-    std::unique_ptr<CacheManager> fork_into(PolicySetup &setup);
+    // both setups must treat positions alike. `to_come`: at least this many tokens of the prompt
+    // are read after the fork, so queries that only the end of the prompt needs are not missing.
+    std::unique_ptr<CacheManager> fork_into(PolicySetup &setup, int64_t to_come = 0);
     // These functions move the sequence to another device, under a setup of the same policy. The
     // setup must stay valid.
     // begin_move() makes a manager on the other device, with room for the whole cache, and copies

@@ -26,11 +26,14 @@ void check_fork(const PolicySetup &from, const PolicySetup &to, const ForkParent
                     "a cache cannot be forked into a cache of another shape, under policy {}",
                     name);
     if (parent.seen > 0) {
-        const char *need = from.collected().missing(to.collected());
+        Collected wanted = to.collected();
+        // The rest of the prompt has all queries that the policy reads, see
+        // CacheManager::next_chunk.
+        if (parent.to_come >= wanted.window) wanted.window = 0;
+        const char *need = from.collected().missing(wanted);
         // A policy that acts only once collects no queries after its eviction.
         const bool reads_later = parent.evicted && to.prefill_only();
-        if (to.collected().window > 0 && &from != &to && !reads_later &&
-            from.ring_use() == RingUse::none)
+        if (wanted.window > 0 && &from != &to && !reads_later && from.ring_use() == RingUse::none)
             need = "window_scores";
         if (need != nullptr) {
             throw_error(ErrorKind::input,

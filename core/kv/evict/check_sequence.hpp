@@ -13,6 +13,7 @@ struct ForkParent {
     int64_t seen = 0;     // tokens since the start
     int64_t prefix = 0;   // protected slots at the front
     bool evicted = false; // slots were evicted from the cache
+    int64_t to_come = 0;  // at least this many tokens of the prompt are read after the fork
 };
 // Throws Error(input) that names the key to change if a cache under `from` cannot continue under
 // `to`.
