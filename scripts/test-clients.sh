@@ -40,7 +40,7 @@ fi
 
 if [ ! -x "$venv/bin/lm_eval" ]; then
     echo "installing openai and lm_eval into $venv"
-    python3 -m venv "$venv" && "$venv/bin/pip" install -q openai 'lm_eval[api]' transformers >"$folder/pip" 2>&1 ||
+    python3 -m venv "$venv" && "$venv/bin/pip" install -q openai==3.57.0 'lm_eval[api]==0.4.13' transformers==5.24.0 >"$folder/pip" 2>&1 ||
         { tail -3 "$folder/pip" >&2 || true; skip "openai and lm_eval, because PyPI cannot be reached"; exit 0; }
 fi
 "$venv/bin/python" tests/clients/openai_client.py "$url" || fail "the test with the package openai failed"
