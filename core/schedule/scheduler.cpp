@@ -127,7 +127,9 @@ uint64_t Scheduler::submit(TextOrder order) {
 bool Scheduler::drain(double seconds) {
     queue_.refuse({ErrorKind::resource, "the scheduler takes no new requests, because it is "
                                         "about to end"});
-    return queue_.wait_until_empty(seconds);
+    const bool is_empty = queue_.wait_until_empty(seconds);
+    if (is_empty) wait_for_step();
+    return is_empty;
 }
 
 SchedulerStats Scheduler::stats() const {

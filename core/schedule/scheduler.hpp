@@ -61,6 +61,11 @@ class Scheduler {
     void cancel(uint64_t id) noexcept { queue_.cancel(id); }
     // Refuses new requests, and waits until all requests have ended. Returns false after `seconds`.
     bool drain(double seconds);
+    // Waits until the running step has ended, so that stats() has its numbers. Not for callbacks.
+    void wait_for_step() {
+        queue_.run([] {});
+    }
+    // Numbers of the steps that have ended.
     SchedulerStats stats() const;
     const Pipeline &pipeline() const { return *pipeline_; }
 

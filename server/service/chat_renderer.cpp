@@ -3,7 +3,7 @@
 namespace keel::server {
 
 std::vector<int32_t> ChatRenderer::render_chat(std::span<const ChatMessage> messages) const {
-    return chat_.encode(tokenizer_, chat_.conversation(messages), false);
+    return chat_.encode(tokenizer_, chat_.prompt(tokenizer_, messages), false);
 }
 
 std::string ChatRenderer::render_text(std::span<const ChatMessage> messages) const {

@@ -29,11 +29,11 @@ TEST_CASE("a prompt that begins like an earlier request reads only its other tok
     const std::vector<int32_t> system = book(tokenizer, 0, 300);
     const TextOrder first = order_of(joined(system, book(tokenizer, 400, 20)), 12);
     CHECK(run_one(*scheduler, first).cached_tokens == 0);
-    CHECK(scheduler->stats().prompt_tokens == 320);
-    CHECK(scheduler->stats().cache_bytes > 0);
+    CHECK(settled(*scheduler).prompt_tokens == 320);
+    CHECK(settled(*scheduler).cache_bytes > 0);
     // The same prompt: all tokens but the last.
     CHECK(run_one(*scheduler, first).cached_tokens == 319);
-    CHECK(scheduler->stats().prompt_tokens == 321);
+    CHECK(settled(*scheduler).prompt_tokens == 321);
     // Another question after the same first tokens.
     TextOrder second = order_of(joined(system, book(tokenizer, 500, 30)), 12);
     second.options.sampling.temperature = 1;
@@ -53,7 +53,7 @@ TEST_CASE("a prompt that begins like an earlier request reads only its other tok
         CHECK(answer.only().ids == alone(second).ids);
         CHECK(answer.usage.cached_tokens >= 300);
     }
-    CHECK(scheduler->stats().cached_tokens > 319 + 300 + 331 + 3 * 300 - 1);
+    CHECK(settled(*scheduler).cached_tokens > 319 + 300 + 331 + 3 * 300 - 1);
     TextOrder choices = second;
     choices.choices = 3;
     Answer answer;
@@ -69,7 +69,7 @@ TEST_CASE("a policy that evicts and the probabilities of a prompt share no cache
     const TextOrder window =
         order_of(prompt, 8, {{"name", "sliding_window"}, {"budget.tokens", "300"}});
     for (int i = 0; i < 2; ++i) CHECK(run_one(*scheduler, window).cached_tokens == 0);
-    CHECK(scheduler->stats().cache_bytes == 0);
+    CHECK(settled(*scheduler).cache_bytes == 0);
     run_one(*scheduler, order_of(prompt, 8));
     CHECK(run_one(*scheduler, window).cached_tokens == 0);
     TextOrder scored = order_of(prompt, 8);
@@ -93,9 +93,9 @@ TEST_CASE("kept caches give way to running requests, the oldest first") {
     CHECK(run_from(300) == 0);   // the first cache stays beside it
     CHECK(run_from(300) == 199); // the first cache goes
     CHECK(run_from(0) == 0);
-    CHECK(scheduler->stats().cache_peak_bytes <= 2 * one);
+    CHECK(settled(*scheduler).cache_peak_bytes <= 2 * one);
     CHECK(scheduler->drain(5));
-    CHECK(scheduler->stats().cache_bytes <= 2 * one);
+    CHECK(settled(*scheduler).cache_bytes <= 2 * one);
 }
 
 TEST_CASE("a policy that acts at the end of a prompt begins with the cache of an earlier prompt") {

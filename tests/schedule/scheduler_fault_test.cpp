@@ -38,9 +38,9 @@ TEST_CASE("a request whose eviction fails ends with the error, and the others go
     after.wait();
     CHECK(after.only().ids.size() == 20);
     CHECK(scheduler->drain(10));
-    CHECK(scheduler->stats().failed == 1);
-    CHECK(scheduler->stats().finished == 2);
-    CHECK(scheduler->stats().cache_bytes == 0);
+    CHECK(settled(*scheduler).failed == 1);
+    CHECK(settled(*scheduler).finished == 2);
+    CHECK(settled(*scheduler).cache_bytes == 0);
 }
 
 TEST_CASE("an exception of a callback cancels its request only") {
@@ -67,7 +67,7 @@ TEST_CASE("an exception of a callback cancels its request only") {
     }
     good.wait();
     CHECK(good.only().ids.size() == 60);
-    CHECK(scheduler->stats().cancelled == 2);
+    CHECK(settled(*scheduler).cancelled == 2);
 }
 
 TEST_CASE("a callback must not submit, but it may cancel") {
@@ -119,7 +119,7 @@ TEST_CASE("a lost device ends all requests, and later ones are refused") {
             error_text([&] { submit(*scheduler, order_of(prompt, 5), later); }, ErrorKind::runtime),
             Catch::Contains("lost"));
         CHECK(scheduler->drain(10));
-        CHECK(scheduler->stats().failed == answers.size());
+        CHECK(settled(*scheduler).failed == answers.size());
     }
 }
 
@@ -149,5 +149,5 @@ TEST_CASE("a request that runs steps ahead alone gets its text when others join"
         CHECK(answers[i].only().ids == alone(orders[i]).ids);
     }
     CHECK(scheduler->drain(10));
-    CHECK(scheduler->stats().finished == 4);
+    CHECK(settled(*scheduler).finished == 4);
 }

@@ -32,7 +32,7 @@ CapResult run_eight(const PolicyChoice &policy, uint64_t cap) {
                answers[i]);
     }
     while (scheduler->stats().finished < 8) {
-        const SchedulerStats stats = scheduler->stats();
+        const SchedulerStats stats = settled(*scheduler);
         result.most_running = std::max(result.most_running, stats.running);
         CHECK(stats.reserved_bytes <= cap);
         std::this_thread::yield();
@@ -44,7 +44,7 @@ CapResult run_eight(const PolicyChoice &policy, uint64_t cap) {
         CHECK(answer.only().detail.empty());
     }
     CHECK(scheduler->drain(10));
-    result.stats = scheduler->stats();
+    result.stats = settled(*scheduler);
     CHECK(result.stats.finished == 8);
     CHECK(result.stats.cache_peak_bytes <= cap);
     CHECK(result.stats.cache_peak_bytes > cap / 8);
@@ -75,7 +75,7 @@ TEST_CASE("a request that can never fit under the cap is refused with the number
     CHECK_THAT(
         error_text([&] { submit(*scheduler, order_of(prompt, 64), answer); }, ErrorKind::usage),
         Catch::Contains("cache_bytes"));
-    CHECK(scheduler->stats().refused == 1);
+    CHECK(settled(*scheduler).refused == 1);
     TextOrder choices = order_of(book(*scheduler->pipeline().tokenizer(), 0, 30), 200);
     choices.choices = 8;
     CHECK_THAT(error_text([&] { submit(*scheduler, choices, answer); }, ErrorKind::usage),

@@ -38,6 +38,12 @@ inline std::unique_ptr<Scheduler> open_scheduler(const SchedulerLimits &limits =
                                        limits);
 }
 
+// The numbers of all steps up to now.
+inline SchedulerStats settled(Scheduler &scheduler) {
+    scheduler.wait_for_step();
+    return scheduler.stats();
+}
+
 // Tokens `first` to `first + n` - 1 of a book.
 inline std::vector<int32_t> book(const Tokenizer &tokenizer, size_t first, size_t n) {
     std::ifstream in(std::string(KEEL_SOURCE_DIR) + "/models/tiny/heldout.txt");

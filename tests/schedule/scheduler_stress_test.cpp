@@ -91,7 +91,7 @@ void run_clients(int rounds, const SchedulerLimits &limits) {
     uint64_t most_reserved = 0;
     std::thread watcher([&] {
         while (!is_over) {
-            most_reserved = std::max(most_reserved, scheduler->stats().reserved_bytes);
+            most_reserved = std::max(most_reserved, settled(*scheduler).reserved_bytes);
             std::this_thread::sleep_for(std::chrono::milliseconds(1));
         }
     });
@@ -99,7 +99,7 @@ void run_clients(int rounds, const SchedulerLimits &limits) {
     is_over = true;
     watcher.join();
     CHECK(scheduler->drain(30));
-    const SchedulerStats stats = scheduler->stats();
+    const SchedulerStats stats = settled(*scheduler);
     uint64_t submitted = 0, refused = 0;
     for (const Client &client : clients) {
         submitted += client.submitted;

@@ -73,7 +73,7 @@ TEST_CASE("requests of different policies that join at any time get the texts wr
             CHECK(usage.policy == (i == 0 ? "none" : order.policy->front().second));
         }
         CHECK(scheduler->drain(10));
-        const SchedulerStats stats = scheduler->stats();
+        const SchedulerStats stats = settled(*scheduler);
         CHECK(stats.requests == 8);
         CHECK(stats.finished == 8);
         CHECK(stats.failed + stats.cancelled + stats.refused == 0);
@@ -92,7 +92,7 @@ TEST_CASE("choices of a request read the prompt once, and each has its own rando
     const auto scheduler = open_scheduler({.seats = 4, .waiting = 4});
     const std::vector<int32_t> prompt = book(*scheduler->pipeline().tokenizer(), 0, 90);
     for (const PolicyChoice &policy : {mixed_policies[0], mixed_policies[2], mixed_policies[3]}) {
-        const uint64_t read = scheduler->stats().prompt_tokens;
+        const uint64_t read = settled(*scheduler).prompt_tokens;
         TextOrder order = order_of(prompt, 20, policy);
         order.choices = 3;
         order.options.sampling.temperature = 1;
@@ -101,7 +101,7 @@ TEST_CASE("choices of a request read the prompt once, and each has its own rando
         submit(*scheduler, order, answer);
         answer.wait();
         REQUIRE(answer.choices.size() == 3);
-        CHECK(scheduler->stats().prompt_tokens - read == 90);
+        CHECK(settled(*scheduler).prompt_tokens - read == 90);
         CHECK(answer.usage.generated_tokens == 60);
         for (const auto &[number, choice] : answer.choices) {
             INFO("choice " << number);
@@ -214,7 +214,7 @@ TEST_CASE("a request can be cancelled in the queue, in the prompt and in the tex
     const uint64_t writing = submit(*scheduler, order_of(book(tokenizer, 0, 20), 900), writes);
     writes.wait_for_tokens(3);
     const uint64_t waiting = submit(*scheduler, order_of(book(tokenizer, 0, 30), 10), waits);
-    CHECK(scheduler->stats().waiting == 1);
+    CHECK(settled(*scheduler).waiting == 1);
     scheduler->cancel(waiting);
     waits.wait();
     CHECK(waits.only().reason == StopReason::cancelled);
@@ -235,8 +235,8 @@ TEST_CASE("a request can be cancelled in the queue, in the prompt and in the tex
     scheduler->cancel(reading); // it has ended, so this does nothing
     scheduler->cancel(12345);
     CHECK(scheduler->drain(10));
-    CHECK(scheduler->stats().cancelled == 3);
-    CHECK(scheduler->stats().cache_bytes == 0);
+    CHECK(settled(*scheduler).cancelled == 3);
+    CHECK(settled(*scheduler).cache_bytes == 0);
 }
 
 TEST_CASE("the destructor cancels requests that wait and that run") {
@@ -271,7 +271,7 @@ TEST_CASE("the queue has a limit, and a scheduler that drains takes no requests"
     CHECK(scheduler->drain(30));
     CHECK(waits.only().ids.size() == 5);
     CHECK(refused.done == 0);
-    CHECK(scheduler->stats().refused == 2);
+    CHECK(settled(*scheduler).refused == 2);
 
     const auto no_queue = open_scheduler({.seats = 1, .waiting = 0});
     Answer at_once, later;
