@@ -13,7 +13,7 @@ namespace keel {
 
 // A call of an op as a value: the op, its args, and copies of all structs and tensor descriptors
 // that they point to. It outlives the caller's args and can be changed and compared. Buffers,
-// weights and plans are not copied. It has many functions because it gives access to the args of 29
+// weights and plans are not copied. It has many functions because it gives access to the args of 31
 // ops: tensors, caches, tables, lists and numbers.
 class OpCall {
   public:
