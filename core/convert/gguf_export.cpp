@@ -2,6 +2,7 @@
 
 #include "base/display.hpp"
 #include "base/error.hpp"
+#include "convert/export_item.hpp"
 #include "convert/gguf_write.hpp"
 #include "model/model_tensors.hpp"
 #include "numbers/convert.hpp"
@@ -35,18 +36,6 @@ uint32_t stored_type(keel_dtype type) {
     }
 }
 
-// A tensor of the new file.
-struct Item {
-    const TensorInfo *tensor = nullptr; // NULL: `values` are written
-    std::vector<float> values;
-    std::string name;
-    keel_dtype type = KEEL_DTYPE_F32;
-    int64_t heads = 0; // if above 0, the number of heads of a q or k whose rows are reordered for a
-                       // RoPE that rotates neighbouring elements
-    float offset = 0;  // this is added to each value
-    uint64_t rows = 1, columns = 1;
-};
-
 struct Sums {
     double squared_error = 0, max_abs = 0, squares = 0;
     void add(const Sums &other) {
@@ -68,10 +57,10 @@ class Exporter {
         list();
         check_space();
         add_model();
-        for (const Item &item : items_)
+        for (const ExportItem &item : items_)
             out_.add_tensor(item.name, stored_type(item.type), shape(item));
         out_.begin();
-        for (const Item &item : items_) write(item);
+        for (const ExportItem &item : items_) write(item);
         out_.finish();
         report_.file_bytes = out_.file_bytes();
         return std::move(report_);
@@ -127,7 +116,7 @@ class Exporter {
         const fs::space_info space =
             fs::space(to_.has_parent_path() ? to_.parent_path() : fs::path("."), error);
         uint64_t bytes = 0;
-        for (const Item &item : items_)
+        for (const ExportItem &item : items_)
             bytes += keel_dtype_row_bytes(item.type, item.rows * item.columns);
         if (error || space.available >= bytes + (uint64_t{1} << 20)) return;
         throw_error(ErrorKind::resource,
@@ -148,26 +137,43 @@ class Exporter {
         add(model.final_norm);
         add(model.output);
         add_rope_factors();
-        for (const Item &item : items_) {
-            total_ += item.tensor != nullptr ? item.tensor->bytes : 0;
+        for (const ExportItem &item : items_) {
+            total_ += item.stored_bytes();
         }
     }
 
     void add(const WeightParts &weight) {
+        const size_t first = items_.size(); // of the items of this weight
         for (const WeightParts::Part &part : weight.parts) {
             const TensorInfo &tensor = *source_.find(part.tensor);
-            Item &item = items_.emplace_back();
-            item.tensor = &tensor;
-            item.name = gguf::stored_tensor_name(*source_.config().architecture, part.tensor);
+            const std::string name =
+                gguf::stored_tensor_name(*source_.config().architecture, part.tensor);
+            if (weight.experts > 0 && stack_on(first, name, tensor, part)) continue;
+            ExportItem &item = items_.emplace_back();
+            item.tensors.push_back(&tensor);
+            item.name = name;
+            item.is_stack = weight.experts > 0;
             const bool matrix = weight.cols != 0;
             item.rows = matrix ? static_cast<uint64_t>(part.rows) : 1;
             item.columns = static_cast<uint64_t>(matrix ? weight.cols : part.rows);
-            if (matrix) item.type = matrix_type(item.columns);
+            if (matrix && !weight.as_f32) item.type = matrix_type(item.columns);
             if (from_gguf_) continue;
             item.heads = heads(part.tensor);
             const bool norm = part.tensor.ends_with("norm.weight");
             if (norm) item.offset = static_cast<float>(source_.config().norm_offset);
         }
+    }
+
+    // Adds an expert's matrix to the item that has this name. Returns false if there is none yet.
+    bool stack_on(size_t first, const std::string &name, const TensorInfo &tensor,
+                  const WeightParts::Part &part) {
+        for (size_t i = first; i < items_.size(); ++i) {
+            if (items_[i].name != name) continue;
+            items_[i].tensors.push_back(&tensor);
+            items_[i].rows += static_cast<uint64_t>(part.rows);
+            return true;
+        }
+        return false;
     }
 
     keel_dtype matrix_type(uint64_t columns) const {
@@ -187,42 +193,47 @@ class Exporter {
 
     void add_rope_factors() {
         const ModelConfig &c = source_.config();
-        Item item;
+        ExportItem item;
         item.name = gguf::rope_factors_tensor;
-        item.tensor = source_.find(gguf::rope_factors_tensor);
+        if (const TensorInfo *tensor = source_.find(gguf::rope_factors_tensor))
+            item.tensors.push_back(tensor);
         item.columns = static_cast<uint64_t>(c.head_dim / 2);
-        if (item.tensor == nullptr && c.rope_scaling.kind != RopeScaling::Kind::llama3) return;
-        if (item.tensor == nullptr)
+        if (item.tensors.empty() && c.rope_scaling.kind != RopeScaling::Kind::llama3) return;
+        if (item.tensors.empty())
             item.values = gguf::llama3_factors(c.rope_theta, c.head_dim, c.rope_scaling);
         items_.push_back(std::move(item));
     }
 
-    static std::vector<int64_t> shape(const Item &item) {
-        if (item.rows == 1 && (item.tensor == nullptr || item.tensor->shape.size() == 1))
-            return {static_cast<int64_t>(item.columns)};
+    static std::vector<int64_t> shape(const ExportItem &item) {
+        const auto rows = static_cast<int64_t>(item.rows_of_one()),
+                   columns = static_cast<int64_t>(item.columns);
+        if (item.is_stack) return {std::ssize(item.tensors), rows, columns};
+        // The router of a shared expert has one row, which GGUF stores as a vector.
+        if (item.rows == 1 && item.type == KEEL_DTYPE_F32) return {columns};
         return {static_cast<int64_t>(item.rows), static_cast<int64_t>(item.columns)};
     }
 
     // Returns the row of the source that becomes row `row` of the file. Each value of a vector
     // counts as a row.
-    static uint64_t source_row(const Item &item, uint64_t row, uint64_t rows) {
+    static uint64_t source_row(const ExportItem &item, uint64_t row, uint64_t rows) {
         if (item.heads == 0) return row;
         const uint64_t n = rows / static_cast<uint64_t>(item.heads), head = row / n,
                        within = row % n;
         return head * n + within % 2 * (n / 2) + within / 2;
     }
 
-    void read_row(const Item &item, uint64_t row, float *out) const {
-        if (item.tensor == nullptr) {
+    void read_row(const ExportItem &item, uint64_t row, float *out) const {
+        if (item.tensors.empty()) {
             std::copy(item.values.begin(), item.values.end(), out);
             return;
         }
         if (item.rows > 1 || item.heads == 0) {
-            source_.read(*item.tensor, source_row(item, row, item.rows) * item.columns,
+            source_.read(item.tensor_of(row),
+                         source_row(item, row % item.rows_of_one(), item.rows) * item.columns,
                          item.columns, out);
         } else { // a vector: its values are reordered like rows
             std::vector<float> values(item.columns);
-            source_.read(*item.tensor, 0, item.columns, values.data());
+            source_.read(*item.tensors.front(), 0, item.columns, values.data());
             for (uint64_t i = 0; i < item.columns; ++i)
                 out[i] = values[source_row(item, i, item.columns)];
         }
@@ -232,13 +243,16 @@ class Exporter {
 
     // If type and values stay the same, the bytes are copied, because quantizing a block again
     // might give other bytes.
-    bool is_copy(const Item &item) const {
-        return item.tensor != nullptr && item.tensor->packed == 0 &&
-               item.tensor->dtype == item.type && item.offset == 0 &&
-               (item.rows > 1 || keel_dtype_weights_only(item.type) != 0);
+    bool is_copy(const ExportItem &item) const {
+        if (item.tensors.empty() || item.offset != 0) return false;
+        if (item.rows == 1 && keel_dtype_weights_only(item.type) == 0) return false;
+        const auto same = [&](const TensorInfo *t) {
+            return t->packed == 0 && t->dtype == item.type;
+        };
+        return std::all_of(item.tensors.begin(), item.tensors.end(), same);
     }
 
-    Sums write_row(const Item &item, uint64_t row, std::byte *out,
+    Sums write_row(const ExportItem &item, uint64_t row, std::byte *out,
                    std::vector<float> &values) const {
         values.resize(2 * item.columns);
         float *before = values.data(), *after = before + item.columns;
@@ -246,9 +260,8 @@ class Exporter {
         bool held = true;
         if (is_copy(item)) {
             const uint64_t bytes = keel_dtype_row_bytes(item.type, item.columns);
-            std::memcpy(
-                out, source_.bytes(*item.tensor).data() + source_row(item, row, item.rows) * bytes,
-                bytes);
+            const uint64_t from = source_row(item, row % item.rows_of_one(), item.rows);
+            std::memcpy(out, source_.bytes(item.tensor_of(row)).data() + from * bytes, bytes);
         } else {
             held = convert_from_f32(item.type, before, out, item.columns);
         }
@@ -265,14 +278,14 @@ class Exporter {
         return sums;
     }
 
-    [[noreturn]] void refuse_row(const Item &item, uint64_t row) const {
+    [[noreturn]] void refuse_row(const ExportItem &item, uint64_t row) const {
         throw_error(ErrorKind::input,
                     "{}: tensor '{}': row {} holds a value that {} cannot represent (NaN, infinity "
                     "or out of range); try bf16, or check the model with 'keel inspect --verify'",
                     source_.path(), item.name, row, keel_dtype_name(item.type));
     }
 
-    void write(const Item &item) {
+    void write(const ExportItem &item) {
         const uint64_t row_bytes = keel_dtype_row_bytes(item.type, item.columns);
         const uint64_t rows_at_once =
             std::clamp<uint64_t>(piece_bytes / (item.columns * sizeof(float)), 1, item.rows);
@@ -285,12 +298,12 @@ class Exporter {
             advance(item, rows);
         }
         report(item, sums);
-        if (item.tensor != nullptr) source_.drop(*item.tensor);
+        for (const TensorInfo *tensor : item.tensors) source_.drop(*tensor);
     }
 
     // Converts the rows first .. first + rows to `out`. The sums are added in the order of the
     // rows, so they do not depend on the threads.
-    Sums convert(const Item &item, uint64_t first, uint64_t rows, std::byte *out) const {
+    Sums convert(const ExportItem &item, uint64_t first, uint64_t rows, std::byte *out) const {
         constexpr uint64_t task_elements = uint64_t{1} << 16;
         const uint64_t row_bytes = keel_dtype_row_bytes(item.type, item.columns);
         const uint64_t per_task = std::max<uint64_t>(1, task_elements / item.columns);
@@ -320,19 +333,19 @@ class Exporter {
         return all;
     }
 
-    void advance(const Item &item, uint64_t rows) {
-        if (item.tensor == nullptr) return;
-        done_ += item.tensor->bytes / item.rows * rows;
+    void advance(const ExportItem &item, uint64_t rows) {
+        if (item.tensors.empty()) return;
+        done_ += item.stored_bytes() / item.rows * rows;
         if (options_.progress) options_.progress(std::min(done_, total_), total_);
     }
 
-    void report(const Item &item, const Sums &sums) {
+    void report(const ExportItem &item, const Sums &sums) {
         TensorError error;
         error.name = item.name;
-        error.from = item.tensor != nullptr ? item.tensor->dtype_name : "computed";
+        error.from = item.tensors.empty() ? "computed" : item.tensors.front()->dtype_name;
         error.to = find_ggml_type(stored_type(item.type))->name;
         error.elements = item.rows * item.columns;
-        error.stored_bytes = item.tensor != nullptr ? item.tensor->bytes : 0;
+        error.stored_bytes = item.stored_bytes();
         error.written_bytes = keel_dtype_row_bytes(item.type, error.elements);
         const auto n = static_cast<double>(error.elements);
         error.rmse = std::sqrt(sums.squared_error / n);
@@ -347,7 +360,7 @@ class Exporter {
     const ExportOptions &options_;
     bool from_gguf_;
     GgufWriter out_;
-    std::vector<Item> items_;
+    std::vector<ExportItem> items_;
     ExportReport report_;
     uint64_t done_ = 0, total_ = 0;
 };

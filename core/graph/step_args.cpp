@@ -13,14 +13,17 @@ AttentionCall::AttentionCall(const Decoder &d, size_t layer, const Tensor &qkv, 
     v = qkv.columns(q_size + kv_size, kv_size).reshape({m, c.kv_heads, c.head_dim});
     heads = out.reshape({m, c.heads, c.head_dim});
 
-    prepare.features = w.q_norm.empty() ? 0 : KEEL_QKV_NORM;
+    const bool has_head_norms = c.qk_norm && !c.qk_norm_joint;
+    prepare.features = has_head_norms ? KEEL_QKV_NORM : 0;
     prepare.q = q.c();
     prepare.k = k.c();
     prepare.v = v.c();
     prepare.positions = at.c();
     prepare.tables = d.rope(layer).c();
-    prepare.q_norm = w.q_norm.c();
-    prepare.k_norm = w.k_norm.c();
+    if (has_head_norms) {
+        prepare.q_norm = w.q_norm.c();
+        prepare.k_norm = w.k_norm.c();
+    }
     prepare.kv = kv;
     prepare.q_out = q.c();
     prepare.eps = static_cast<float>(c.rms_norm_eps);

@@ -58,6 +58,31 @@ inline keel_gate_args gate_args(const ModelConfig &c, const Tensor &gate, const 
     return a;
 }
 
+// With softmax scores.
+inline keel_choose_experts_args choose_args(const Experts &e, const Tensor &logits,
+                                            const Tensor &index, const Tensor &weights) {
+    keel_choose_experts_args a = {KEEL_HEADER(keel_choose_experts_args)};
+    a.features = e.normalize ? KEEL_CHOOSE_NORMALIZE : 0;
+    a.logits = logits.c();
+    a.index = index.c();
+    a.weights = weights.c();
+    a.scale = 1;
+    return a;
+}
+
+// out = the products. With `weights`, their weighted sum is added to out.
+inline keel_expert_matmul_args expert_args(int64_t experts, const Tensor &x, const Tensor &index,
+                                           const Tensor &weights, const Tensor &out) {
+    keel_expert_matmul_args a = {KEEL_HEADER(keel_expert_matmul_args)};
+    a.features = weights.empty() ? 0 : KEEL_EXPERTS_SUM | KEEL_EXPERTS_ACCUMULATE;
+    a.x = x.c();
+    a.index = index.c();
+    a.weights = weights.c();
+    a.out = out.c();
+    a.experts = experts;
+    return a;
+}
+
 inline keel_rows_args argmax_args(const Tensor &rows, const Tensor &ids) {
     keel_rows_args a = {KEEL_HEADER(keel_rows_args)};
     a.x = rows.c();

@@ -75,6 +75,8 @@ const keel_tensor *residual_after(const PlannedOp &op, const keel_op_args *args)
     case Role::embed: return reinterpret_cast<const keel_embed_args *>(args)->out;
     case Role::ffn_add: return reinterpret_cast<const keel_elementwise_args *>(args)->out;
     case Role::down: { // without post_norms, this op adds to the residual stream
+        if (op.op() == KEEL_OP_EXPERT_MATMUL)
+            return reinterpret_cast<const keel_expert_matmul_args *>(args)->out;
         const auto &a = *reinterpret_cast<const keel_matmul_args *>(args);
         return (a.features & KEEL_MATMUL_ACCUMULATE) != 0 ? a.out : nullptr;
     }

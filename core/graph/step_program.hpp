@@ -23,12 +23,36 @@ struct RowRange {
 
 // The rows of the workspace that a step of m tokens uses.
 struct StepRows {
-    StepRows(const Workspace &w, uint32_t m, int64_t intermediate)
+    StepRows(const Workspace &w, uint32_t m)
         : ids(w.ids.rows(0, m)), x(w.x.rows(0, m)), h(w.h.rows(0, m)), qkv(w.qkv.rows(0, m)),
-          attention(w.attention.rows(0, m)), gate_up(w.gate_up.rows(0, m)),
-          gate(gate_up.columns(0, intermediate)), up(gate_up.columns(intermediate, intermediate)),
-          act(w.act.rows(0, m)) {}
+          attention(w.attention.rows(0, m)) {
+        if (!w.gate_up.empty()) {
+            const int64_t intermediate = w.act.dim(1);
+            gate_up = w.gate_up.rows(0, m);
+            gate = gate_up.columns(0, intermediate);
+            up = gate_up.columns(intermediate, intermediate);
+            act = w.act.rows(0, m);
+        }
+    }
     Tensor ids, x, h, qkv, attention, gate_up, gate, up, act;
+};
+
+// The rows of the workspace for a feed-forward with experts.
+struct ExpertRows {
+    ExpertRows(const Workspace &w, const Experts &e, int64_t hidden, int64_t m)
+        : router(w.router.rows(0, m)), chosen(w.chosen.rows(0, m)),
+          weights(w.chosen_weights.rows(0, m)), x(w.h.rows(0, m).reshape({m, 1, hidden})),
+          gate_up(w.expert_gate_up.rows(0, m).reshape({m, e.used, 2 * e.size})),
+          act(w.expert_act.rows(0, m).reshape({m, e.used, e.size})) {
+        const Tensor pairs = w.expert_gate_up.rows(0, m).reshape({m * e.used, 2 * e.size});
+        gates = pairs.columns(0, e.size);
+        ups = pairs.columns(e.size, e.size);
+        acts = w.expert_act.rows(0, m).reshape({m * e.used, e.size});
+    }
+    Tensor router, chosen, weights;
+    Tensor x;                // [m, 1, hidden]
+    Tensor gate_up, act;     // [m, used, ...]
+    Tensor gates, ups, acts; // the same memory, [m * used, size]
 };
 
 inline OpTag layer_tag(const Decoder &d, size_t layer, Role role) {
@@ -79,20 +103,85 @@ void walk_residual(const Decoder &d, const StepRows &rows, size_t layer, const T
     hand(layer_tag(d, layer, p.add), KEEL_OP_ADD, add_args(rows.x, rows.h));
 }
 
+// The norms on queries and keys that are computed over all heads together. Norms on single heads
+// are a part of KEEL_OP_QKV_PREPARE.
 template <typename Hand>
-void walk_layer(const Decoder &d, const StepRows &rows, size_t layer, Hand &hand) {
+void walk_joint_norms(const Decoder &d, const StepRows &rows, size_t layer, Hand &hand) {
+    const ModelConfig &c = d.config();
+    const LayerWeights &w = d.layer(layer);
+    const Tensor q = rows.qkv.columns(0, c.q_size()), k = rows.qkv.columns(c.q_size(), c.kv_size());
+    hand(layer_tag(d, layer, Role::q_norm), KEEL_OP_RMS_NORM, norm_args(c, q, w.q_norm, q));
+    hand(layer_tag(d, layer, Role::k_norm), KEEL_OP_RMS_NORM, norm_args(c, k, w.k_norm, k));
+}
+
+// The expert that all tokens use. The ops of experts multiply its result by a sigmoid: there is one
+// expert, and its weight is the sigmoid of its logit.
+template <typename Hand>
+void walk_shared_expert(const Decoder &d, const Workspace &space, const StepRows &rows,
+                        size_t layer, Hand &hand) {
+    const ModelConfig &c = d.config();
+    LayerWeights &w = d.layer(layer);
+    const auto tag = [&](Role role) { return layer_tag(d, layer, role); };
+    const int64_t m = rows.h.dim(0);
+    const Tensor logit = space.shared_logit.rows(0, m), weight = space.shared_weight.rows(0, m),
+                 index = space.shared_index.rows(0, m);
+    walk_parts(tag(Role::shared_gate_up), w.gate_up, rows.h, {}, rows.gate_up, hand);
+    hand(tag(Role::shared_activation), activation_op(c),
+         gate_args(c, rows.gate, rows.up, rows.act));
+    hand(tag(Role::shared_router), KEEL_OP_MATMUL, matmul_args(rows.h, {}, logit),
+         w.shared_router.get());
+    keel_choose_experts_args choice = choose_args({}, logit, index, weight);
+    choice.features = KEEL_CHOOSE_SIGMOID;
+    hand(tag(Role::shared_choice), KEEL_OP_CHOOSE_EXPERTS, choice);
+    hand(tag(Role::shared_down), KEEL_OP_EXPERT_MATMUL,
+         expert_args(1, rows.act.reshape({m, 1, rows.act.dim(1)}), index, weight, rows.x),
+         w.down.get());
+}
+
+// A feed-forward that is a mixture of experts, after its norm.
+template <typename Hand>
+void walk_experts(const Decoder &d, const Workspace &space, const StepRows &rows, size_t layer,
+                  Hand &hand) {
+    const ModelConfig &c = d.config();
+    LayerWeights &w = d.layer(layer);
+    const auto tag = [&](Role role) { return layer_tag(d, layer, role); };
+    const Experts &e = c.experts;
+    const ExpertRows r(space, e, c.hidden_size, rows.h.dim(0));
+    if (e.shared_size > 0) walk_shared_expert(d, space, rows, layer, hand);
+    hand(tag(Role::router), KEEL_OP_MATMUL, matmul_args(rows.h, {}, r.router), w.router.get());
+    hand(tag(Role::choose_experts), KEEL_OP_CHOOSE_EXPERTS,
+         choose_args(e, r.router, r.chosen, r.weights));
+    OpTag part = tag(Role::gate_up);
+    for (size_t i = 0; i < w.expert_gate_up.size(); ++i) {
+        const int64_t n = w.expert_gate_up[i]->rows() / e.count;
+        part.part = static_cast<uint8_t>(i);
+        hand(part, KEEL_OP_EXPERT_MATMUL,
+             expert_args(e.count, r.x, r.chosen, {},
+                         r.gate_up.columns(static_cast<int64_t>(i) * n, n)),
+             w.expert_gate_up[i].get());
+    }
+    hand(tag(Role::activation), activation_op(c), gate_args(c, r.gates, r.ups, r.acts));
+    hand(tag(Role::down), KEEL_OP_EXPERT_MATMUL,
+         expert_args(e.count, r.act, r.chosen, r.weights, rows.x), w.expert_down.get());
+}
+
+template <typename Hand>
+void walk_layer(const Decoder &d, const Workspace &space, const StepRows &rows, size_t layer,
+                Hand &hand) {
     const ModelConfig &c = d.config();
     LayerWeights &w = d.layer(layer);
     const auto tag = [&](Role role) { return layer_tag(d, layer, role); };
     hand(tag(Role::attention_norm), KEEL_OP_RMS_NORM,
          norm_args(c, rows.x, w.attention_norm, rows.h));
     walk_parts(tag(Role::qkv), w.qkv, rows.h, w.qkv_bias, rows.qkv, hand);
+    if (c.qk_norm_joint) walk_joint_norms(d, rows, layer, hand);
     hand.attend(layer);
     walk_residual(d, rows, layer, rows.attention,
                   {Role::attention_out, Role::post_attention_norm, Role::attention_add,
                    w.attention_out.get(), w.attention_out_bias, w.post_attention_norm},
                   hand);
     hand(tag(Role::ffn_norm), KEEL_OP_RMS_NORM, norm_args(c, rows.x, w.ffn_norm, rows.h));
+    if (c.experts.count > 0) return walk_experts(d, space, rows, layer, hand);
     walk_parts(tag(Role::gate_up), w.gate_up, rows.h, w.gate_up_bias, rows.gate_up, hand);
     hand(tag(Role::activation), activation_op(c), gate_args(c, rows.gate, rows.up, rows.act));
     walk_residual(d, rows, layer, rows.act,
@@ -122,12 +211,12 @@ void walk_output(const Decoder &d, const Workspace &w, std::span<const RowRange>
 template <typename Hand>
 void walk_step(const Decoder &d, const Workspace &w, uint32_t m, std::span<const RowRange> logits,
                Hand &hand) {
-    const StepRows rows(w, m, d.config().intermediate_size);
+    const StepRows rows(w, m);
     if (d.has_embedding()) {
         hand({.role = Role::embed}, KEEL_OP_EMBED, embed_args(d.config(), rows.ids, rows.x),
              &d.weights().embedding());
     }
-    for (size_t layer = 0; layer < d.layers(); ++layer) walk_layer(d, rows, layer, hand);
+    for (size_t layer = 0; layer < d.layers(); ++layer) walk_layer(d, w, rows, layer, hand);
     walk_output(d, w, logits, hand);
 }
 

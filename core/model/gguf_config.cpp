@@ -82,11 +82,13 @@ class ConfigMaker {
         return matrix->shape[0];
     }
 
-    // GGUF files of Mistral and Llama have the same architecture name. Only a window makes a file a
-    // Mistral.
+    // GGUF files of Mixtral, Mistral and Llama have the same architecture name. Experts make a file
+    // a Mixtral. Without experts, a window makes it a Mistral.
     std::string architecture_name() const {
-        const bool window =
-            architecture_->name == "llama" && file_.has(key("attention.sliding_window"));
+        const bool is_llama = architecture_->name == "llama";
+        if (is_llama && file_.integer(key("expert_count")).value_or(0) > 0)
+            return "MixtralForCausalLM";
+        const bool window = is_llama && file_.has(key("attention.sliding_window"));
         return window ? "MistralForCausalLM" : std::string(architecture_->architecture);
     }
 
@@ -139,7 +141,7 @@ class ConfigMaker {
             throw_error(ErrorKind::input, "{}: metadata key '{}' is missing", file_.name(),
                         names_["rms_norm_eps"]);
         }
-        take("num_experts", "expert_count");
+        add_experts();
         add_head_size();
         take("vocab_size", "vocab_size");
         if (const auto rows = rows_of("token_embd.weight")) {
@@ -148,6 +150,48 @@ class ConfigMaker {
             config_["vocab_size"] = *tokens;
         }
         config_["tie_word_embeddings"] = !rows_of("output.weight");
+    }
+
+    // The keys of a mixture of experts. The choice of experts that a reader makes depends on the
+    // name of the architecture. Files in which a key asks for another choice are refused.
+    void add_experts() {
+        if (!take("num_experts", "expert_count") || number("num_experts") == 0) {
+            config_.erase("num_experts");
+            return;
+        }
+        if (!take("num_experts_per_tok", "expert_used_count"))
+            throw_error(ErrorKind::input, "{}: metadata key '{}' is missing", file_.name(),
+                        key("expert_used_count"));
+        const int64_t used = number("num_experts_per_tok");
+        const bool is_qwen = architecture_->name.starts_with("qwen");
+        const char *size = is_qwen ? "moe_intermediate_size" : "intermediate_size";
+        if (!take(size, "expert_feed_forward_length")) {
+            names_[size] = key("feed_forward_length");
+            // Files of the first Qwen2-MoE do not have the key.
+            if (is_qwen && used > 0) config_[size] = number("intermediate_size") / used;
+        }
+        if (architecture_->name == "qwen2moe" &&
+            !take("shared_expert_intermediate_size", "expert_shared_feed_forward_length"))
+            config_["shared_expert_intermediate_size"] = number("intermediate_size");
+        config_["norm_topk_prob"] = architecture_->name == "qwen3moe";
+        refuse_other("expert_weights_norm", {architecture_->name == "qwen3moe" || is_mixtral()});
+        refuse_other("expert_weights_scale", {0, 1});
+        refuse_other("expert_gating_func", {0, 1}); // 1: softmax
+        refuse_other("expert_group_count", {0, 1});
+        refuse_other("leading_dense_block_count", {0});
+    }
+
+    bool is_mixtral() const { return architecture_->name == "llama"; }
+
+    void refuse_other(std::string_view rest, std::initializer_list<json> expected) const {
+        const std::string name = key(rest);
+        if (!file_.has(name)) return;
+        const json found = value(name);
+        if (std::find(expected.begin(), expected.end(), found) != expected.end()) return;
+        file_.fail(name,
+                   fmt::format("expected {}, found {}; Keel does not choose experts in this "
+                               "way for {}",
+                               (expected.end() - 1)->dump(), found.dump(), architecture_->name));
     }
 
     void add_head_size() {

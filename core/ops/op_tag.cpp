@@ -30,6 +30,8 @@ const char *role_name(Role role) {
     case Role::embed: return "embedding";
     case Role::attention_norm: return "attention norm";
     case Role::qkv: return "qkv";
+    case Role::q_norm: return "q norm";
+    case Role::k_norm: return "k norm";
     case Role::qkv_prepare: return "qkv prepare";
     case Role::tapped_qkv_prepare: return "qkv prepare for a policy";
     case Role::attention: return "attention";
@@ -38,6 +40,13 @@ const char *role_name(Role role) {
     case Role::post_attention_norm: return "post-attention norm";
     case Role::attention_add: return "attention add";
     case Role::ffn_norm: return "ffn norm";
+    case Role::shared_gate_up: return "shared gate up";
+    case Role::shared_activation: return "shared activation";
+    case Role::shared_router: return "shared router";
+    case Role::shared_choice: return "shared choice";
+    case Role::shared_down: return "shared down";
+    case Role::router: return "router";
+    case Role::choose_experts: return "choice of experts";
     case Role::gate_up: return "gate up";
     case Role::activation: return "activation";
     case Role::down: return "down";

@@ -19,6 +19,8 @@ enum class Role : uint8_t {
     embed,
     attention_norm,
     qkv,
+    q_norm, // over all heads together
+    k_norm,
     qkv_prepare,
     tapped_qkv_prepare, // replaces qkv_prepare if the op also writes by-products for a policy
     attention,
@@ -27,6 +29,13 @@ enum class Role : uint8_t {
     post_attention_norm,
     attention_add,
     ffn_norm,
+    shared_gate_up, // of the expert that all tokens use
+    shared_activation,
+    shared_router,
+    shared_choice,
+    shared_down,
+    router,
+    choose_experts,
     gate_up,
     activation,
     down,

@@ -5,8 +5,8 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-// The miniatures of tests/golden/arch_logits.json, one for each architecture. Their weights are
-// generated in the same way as by the script next to this file.
+// The miniatures of tests/golden/arch_logits.json, one for each architecture, and of
+// moe_logits.json. Their weights are generated in the same way as by the script next to this file.
 
 namespace keel::test {
 
@@ -21,8 +21,8 @@ struct Miniature {
     std::vector<Tensor> tensors;
 };
 
-inline std::vector<Miniature> read_miniatures() {
-    std::ifstream in(KEEL_SOURCE_DIR "/tests/golden/arch_logits.json");
+inline std::vector<Miniature> read_miniatures(const std::string &file = "arch_logits.json") {
+    std::ifstream in(KEEL_SOURCE_DIR "/tests/golden/" + file);
     const nlohmann::json json = nlohmann::json::parse(in);
     std::vector<Miniature> all;
     for (const auto &c : json.at("cases")) {
@@ -59,13 +59,22 @@ inline WrittenTensor make_tensor(const Miniature::Tensor &t) {
     return out;
 }
 
-// Makes `folder` and writes config.json and the weights to it.
-inline void write_miniature(const std::filesystem::path &folder, const Miniature &m) {
-    std::filesystem::create_directories(folder);
-    write_file(folder / "config.json", m.config.dump());
+inline std::vector<WrittenTensor> make_tensors(const Miniature &m) {
     std::vector<WrittenTensor> tensors;
     for (const Miniature::Tensor &t : m.tensors) tensors.push_back(make_tensor(t));
+    return tensors;
+}
+
+// Makes `folder` and writes config.json and the weights to it.
+inline void write_miniature(const std::filesystem::path &folder, const Miniature &m,
+                            const std::vector<WrittenTensor> &tensors) {
+    std::filesystem::create_directories(folder);
+    write_file(folder / "config.json", m.config.dump());
     write_safetensors(folder / "model.safetensors", tensors);
+}
+
+inline void write_miniature(const std::filesystem::path &folder, const Miniature &m) {
+    write_miniature(folder, m, make_tensors(m));
 }
 
 // Returns the first `layers` layers of the model.
