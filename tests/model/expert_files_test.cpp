@@ -145,6 +145,42 @@ TEST_CASE("GGUF files have the tensors and keys of experts that other programs e
     CHECK(shape("blk.1.ffn_down_shexp.weight") == "Q4_0 [64, 64]");
 }
 
+TEST_CASE("gates and ups of experts may have different types, experts of one matrix may not") {
+    const Miniature m = expert_miniature("qwen3moe");
+    std::vector<WrittenTensor> tensors = make_tensors(m);
+    for (WrittenTensor &t : tensors)
+        if (t.name.ends_with("up_proj.weight")) t.dtype = KEEL_DTYPE_BF16;
+    const TempFolder folder;
+    write_miniature(folder / "m", m, tensors);
+    const std::vector<std::string> stored = {"model.weights=stored"};
+    const auto cpu = open_exact(folder / "m", "cpu", stored),
+               reference = open_exact(folder / "m", "reference", stored);
+    CHECK(cpu->weights().layer(0).expert_gate_up.size() == 2);
+    Session a(*cpu), b(*reference);
+    a.prefill(expert_cases().front().ids);
+    b.prefill(expert_cases().front().ids);
+    CHECK(largest_difference(a.logits(), b.logits()) < expert_bound);
+
+    const std::string name = "model.layers.1.mlp.experts.6.down_proj.weight";
+    tensor(tensors, name).dtype = KEEL_DTYPE_F16;
+    write_miniature(folder / "m", m, tensors);
+    CHECK_THAT(error_text([&] { open_exact(folder / "m", "cpu", stored); }),
+               Contains("tensor '" + name +
+                        "': expected F32, the type of this matrix in the first expert, found F16"));
+}
+
+TEST_CASE("a router with a NaN stops the run with the layer and the position") {
+    const Miniature m = expert_miniature("olmoe");
+    std::vector<WrittenTensor> tensors = make_tensors(m);
+    tensor(tensors, "model.layers.1.mlp.gate.weight").values[70] = std::nanf("");
+    const TempFolder folder;
+    write_miniature(folder / "m", m, tensors);
+    const auto pipeline = open_exact(folder / "m", "cpu");
+    Session session(*pipeline);
+    CHECK_THAT(error_text([&] { session.prefill(expert_cases().front().ids); }, ErrorKind::runtime),
+               Contains("layer 1") && Contains("model.layers.1.mlp.gate.weight"));
+}
+
 TEST_CASE("a mixture of experts counts active parameters, and the bytes that a token reads") {
     const TempFolder folder;
     write_miniature(folder.path(), expert_miniature("mixtral"));

@@ -35,9 +35,9 @@ inline std::vector<Miniature> read_miniatures(const std::string &file = "arch_lo
 }
 
 inline Miniature read_miniature(const std::string &name) {
-    for (Miniature &m : read_miniatures()) {
-        if (m.name == name) return std::move(m);
-    }
+    for (const char *file : {"arch_logits.json", "moe_logits.json"})
+        for (Miniature &m : read_miniatures(file))
+            if (m.name == name) return std::move(m);
     throw std::runtime_error("no miniature " + name);
 }
 
