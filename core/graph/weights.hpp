@@ -38,9 +38,10 @@ struct LoadOptions {
 };
 
 // The bytes that loading with these options reads from files (`stored`), and the bytes of the
-// loaded matrices in the chosen dtype (`loaded`).
+// loaded matrices in the chosen dtype (`loaded`). `per_token`: the bytes of matrices that a decode
+// step reads.
 struct WeightBytes {
-    uint64_t stored = 0, loaded = 0;
+    uint64_t stored = 0, loaded = 0, per_token = 0;
 };
 WeightBytes weight_bytes(const ModelSource &source, const LoadOptions &options);
 
@@ -67,6 +68,12 @@ struct LayerWeights {
     std::unique_ptr<Weight> down;          // [hidden, intermediate]
     Tensor down_bias;                      // f32 [hidden], or empty
     Tensor post_ffn_norm;                  // f32 [hidden], or empty
+    // With experts. Then gate_up and down are those of the shared expert, or empty.
+    std::unique_ptr<Weight> router;        // [experts, hidden]
+    RowParts expert_gate_up;               // for each expert: rows of gate, then of up. Two weights
+                                           // if the types differ: all gates, then all ups
+    std::unique_ptr<Weight> expert_down;   // for each expert: [hidden, size]
+    std::unique_ptr<Weight> shared_router; // [1, hidden]
 
     std::vector<Weight *> matrices() const; // all matrices of the layer
 };

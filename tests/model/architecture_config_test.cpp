@@ -217,14 +217,16 @@ TEST_CASE("Gemma 1 has its GELU in another key than hidden_act") {
 }
 
 TEST_CASE("unsupported kinds of models are refused with name and reason") {
-    CHECK_THAT(
-        refusal(small("Qwen3MoeForCausalLM")),
-        Contains(": architectures: 'Qwen3MoeForCausalLM' is not supported, because its "
-                 "feed-forward network is a mixture of experts; supported: LlamaForCausalLM, "
-                 "MistralForCausalLM, "));
+    CHECK_THAT(refusal(small("DeepseekV3ForCausalLM")),
+               Contains(": architectures: 'DeepseekV3ForCausalLM' is not supported, because its "
+                        "feed-forward network is a mixture of experts of a form that Keel does not "
+                        "compute; supported: LlamaForCausalLM, MistralForCausalLM, "));
+    CHECK_THAT(refusal(small("Qwen3MoeForCausalLM")),
+               Contains("num_experts: expected an integer from 1 to 4096, found nothing"));
     CHECK_THAT(refusal(small("Gemma3ForConditionalGeneration")),
                Contains("take the text-only version"));
     CHECK_THAT(refusal(small("LlamaForCausalLM", R"("num_local_experts": 8)")),
-               Contains("num_local_experts: a mixture of experts is not supported"));
+               Contains("num_local_experts: a mixture of experts is not supported for "
+                        "LlamaForCausalLM"));
     CHECK_NOTHROW(parse(small("LlamaForCausalLM", R"("num_experts": 0)")));
 }
