@@ -97,8 +97,11 @@ class ModelWeights {
     Weight &output() { return output_ ? *output_ : *embedding_; }
     const Tensor &final_norm() const { return final_norm_; } // f32 [hidden]
     LayerWeights &layer(size_t i) { return layers_[i]; }     // the i-th of the part's
-    // Bytes of matrices that a decode step reads. Bandwidth is computed from this number.
-    uint64_t bytes_per_token(const Device &device) const;
+    // Bytes of matrices that a decode step reads. Bandwidth is computed from this number. With
+    // experts and several tokens, a step reads the experts that any of the tokens chooses. Their
+    // number is not known here; the result assumes independent choices, equally likely for all
+    // experts.
+    uint64_t bytes_per_token(const Device &device, uint32_t tokens = 1) const;
     uint64_t bytes(const Device &device) const; // bytes on the device
     std::string dtype_name() const; // types of the matrices: "q8_0"; "bf16, f32" if they differ
 

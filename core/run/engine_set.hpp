@@ -54,7 +54,8 @@ class EngineSet {
     std::vector<const PlannedOp *> ops() const;
     uint32_t step_tokens() const;            // the most tokens of a prefill step, on any engine
     uint64_t weight_bytes() const;           // bytes of weights on all devices
-    uint64_t weight_bytes_per_token() const; // bytes of weights that a decode step reads
+    // Bytes of weights that a decode step of this many tokens reads.
+    uint64_t weight_bytes_per_token(uint32_t tokens = 1) const;
     // The bytes that a token adds to the cache of the layers that hold all tokens, and the most
     // cache bytes of the layers that hold only their window.
     uint64_t kv_bytes_per_token() const;
