@@ -7,6 +7,7 @@
 #include "platform/memory.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 
 namespace keel {
@@ -271,13 +272,18 @@ ModelWeights::ModelWeights(Executor &executor, std::shared_ptr<const ModelSource
     output_ = load.matrix("output", model.output);
 }
 
-uint64_t ModelWeights::bytes_per_token(const Device &device) const {
+uint64_t ModelWeights::bytes_per_token(const Device &device, uint32_t tokens) const {
     uint64_t bytes = has_output() ? (output_ ? *output_ : *embedding_).bytes(device) : 0;
-    const auto used = static_cast<uint64_t>(config().experts.used);
+    const Experts &e = config().experts;
+    const double share =
+        e.count == 0 ? 1 : static_cast<double>(e.used) / static_cast<double>(e.count);
+    const double read = tokens == 1 ? share : 1 - std::pow(1 - share, tokens); // of the experts
     for (const LayerWeights &l : layers_) {
         for (const Weight *w : l.matrices()) {
-            const uint64_t experts = w->experts();
-            bytes += experts <= 1 ? w->bytes(device) : w->bytes(device) / experts * used;
+            const auto all = w->bytes(device);
+            bytes += w->experts() <= 1
+                         ? all
+                         : static_cast<uint64_t>(std::llround(static_cast<double>(all) * read));
         }
     }
     return bytes;

@@ -97,9 +97,11 @@ class ModelWeights {
     Weight &output() { return output_ ? *output_ : *embedding_; }
     const Tensor &final_norm() const { return final_norm_; } // f32 [hidden]
     LayerWeights &layer(size_t i) { return layers_[i]; }     // layer i of the loaded layers
-    // Bytes of the matrices that a decode step reads. The bandwidth in reports is computed from
-    // this number.
-    uint64_t bytes_per_token(const Device &device) const;
+    // Bytes of the matrices that a decode step of this many tokens reads. The bandwidth in reports
+    // is computed from this number. With experts, a step reads each expert that a token of the step
+    // chooses. The number of these experts is an estimate: the choices of the tokens are
+    // independent, and all experts are equally likely.
+    uint64_t bytes_per_token(const Device &device, uint32_t tokens = 1) const;
     uint64_t bytes(const Device &device) const; // bytes on the device
     std::string dtype_name() const; // types of the matrices: "q8_0"; "bf16, f32" if they differ
 
