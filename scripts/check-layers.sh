@@ -28,6 +28,7 @@ core/convert: base numbers platform format model text
 core/kv: base numbers platform plugin device ops graph
 core/config: base platform format plugin text
 core/run: base numbers platform plugin reference device ops text model graph kv config
+core/schedule: base plugin text kv config run
 eval/stats: base
 eval/page: base platform
 eval/scoring: base text config run eval/stats
@@ -41,20 +42,22 @@ plugins/gpu: plugins/common
 plugins/cpu: plugins/common
 plugins/opencl: plugins/common plugins/gpu
 plugins/vulkan: plugins/common plugins/gpu
-api: base config run
-apps/keel: base platform plugin reference device ops text model convert config run eval/page eval/scoring eval/compare eval/replay eval/bench eval/evictions eval/ab
+api: base plugin config run schedule
+server/http: base
+server/service: base platform text config server/http
+apps/keel: server/http server/service base platform plugin reference device ops text model convert config run schedule eval/page eval/scoring eval/compare eval/replay eval/bench eval/evictions eval/ab
 sdk/conformance: numbers reference
 sdk/policy_check: base plugin
 tests/abi:
 tests/api: tests/support
-tests/apps: reference tests/eval tests/support
+tests/apps: reference tests/eval tests/server tests/support
 tests/bad_plugins: base platform plugin tests/support
 tests/base: base tests/support
 tests/config: base platform config tests/support
 tests/conformance: reference sdk/conformance
 tests/device: reference device ops tests/support
 tests/eval: base platform plugin reference device text config run eval/stats eval/page eval/scoring eval/compare eval/replay eval/bench eval/evictions eval/ab tests/support
-tests/fuzz: base format text model config kv run eval/replay eval/bench eval/evictions eval/ab tests/support
+tests/fuzz: server/http server/service base format text model config kv run eval/replay eval/bench eval/evictions eval/ab tests/support
 tests/graph: device ops graph kv tests/support
 tests/install: plugin
 tests/kv: base platform plugin reference ops kv tests/support
@@ -63,14 +66,16 @@ tests/numbers: numbers tests/support
 tests/ops: base platform ops tests/support
 tests/platform: platform tests/support
 tests/plugin: base plugin tests/support
-tests/plugins: base numbers plugin device run plugins/cpu plugins/gpu plugins/opencl plugins/vulkan sdk/conformance tests/run tests/support
+tests/plugins: base numbers plugin device run schedule plugins/cpu plugins/gpu plugins/opencl plugins/vulkan sdk/conformance tests/run tests/support
 tests/policies: plugin kv sdk/policy_check tests/support
 tests/reference: numbers reference sdk/conformance
-tests/run: base platform format plugin device text model convert graph kv config run sdk/conformance tests/kv tests/support
-tests/support: base numbers format plugin reference device ops graph kv config run sdk/conformance
+tests/server: base text server/http server/service tests/support
+tests/run: base platform format plugin device text model convert graph kv config run schedule sdk/conformance tests/kv tests/support
+tests/schedule: base platform plugin device text config kv run schedule tests/run tests/support
+tests/support: base numbers format plugin reference device ops graph kv config run schedule sdk/conformance
 tests/text: base format text tests/support
 '
-folders='core eval plugins api apps sdk tests'
+folders='core eval plugins api server apps sdk tests'
 # shellcheck disable=SC2086 # a list of folders
 sources=$(git ls-files $folders 2>/dev/null || true)
 # shellcheck disable=SC2086
@@ -91,7 +96,7 @@ wrong=$(printf '%s\n' "$sources" | grep -vE '^(core|api)/include/' |
         for (i = 1; i <= count; ++i) is_file[list[i]] = 1
         # The folders in which the compiler searches for an include, by the top folder of the
         # including file.
-        roots["core"] = roots["eval"] = roots["api"] = roots["apps"] = ". core/"
+        roots["core"] = roots["eval"] = roots["server"] = roots["api"] = roots["apps"] = ". core/"
         roots["plugins"] = "plugins/"
         roots["sdk"] = "sdk/ core/"
         roots["tests"] = "tests/ sdk/ plugins/ . core/"

@@ -19,7 +19,7 @@ namespace keel::cli {
 namespace {
 
 constexpr void (*commands[])(Command &, Program &) = {
-    add_run,       add_chat,    add_bench,    add_compare,  add_eval,    add_ab,
+    add_run,       add_chat,    add_serve,    add_bench,    add_compare, add_eval,   add_ab,
     add_replay_op, add_inspect, add_quantize, add_tokenize, add_plugins, add_config,
 };
 

@@ -41,6 +41,7 @@ void print_json(const nlohmann::ordered_json &json);
 // command.
 void add_run(Command &keel, Program &program);
 void add_chat(Command &keel, Program &program);
+void add_serve(Command &keel, Program &program);
 void add_bench(Command &keel, Program &program);
 void add_compare(Command &keel, Program &program);
 void add_ab(Command &keel, Program &program);

@@ -7,7 +7,7 @@
 
 #include "base/display.hpp"
 #include "base/error.hpp"
-#include "run/generate_batch.hpp"
+#include "schedule/generate_batch.hpp"
 
 #include <chrono>
 #include <filesystem>

@@ -8,6 +8,7 @@
 
 #include <keel/backend.h>
 
+#include <algorithm>
 #include <functional>
 #include <memory>
 #include <string>
@@ -87,6 +88,10 @@ class Device : public std::enable_shared_from_this<Device> {
     // The context's info. Members that the backend left at 0 have their defaults. Only
     // max_buffer_bytes, sync and sync_ops can still be 0.
     const keel_ctx_info &info() const { return info_; }
+    // Lowers info().prefill_chunk to at most `tokens`. Call it before a graph is planned.
+    void limit_prefill_chunk(uint32_t tokens) {
+        info_.prefill_chunk = std::min(info_.prefill_chunk, std::max<uint32_t>(tokens, 1));
+    }
     keel_mem_info mem_info() const; // unknown members are 0
     const std::shared_ptr<HostServices> &host() const { return spec_.host; }
     Stream &stream() { return stream_; }

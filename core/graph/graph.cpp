@@ -109,6 +109,17 @@ void Graph::forward(std::span<const Segment> segments, const CachesTogether &tog
     if (step) step->end();
 }
 
+void Graph::project(uint32_t first, uint32_t count) {
+    if (count == 0 || count > most_projected_rows() || first + count > tokens_) {
+        throw_error(ErrorKind::internal,
+                    "rows {} to {} of the last step cannot get logits: the step has {} rows, and "
+                    "the graph was planned for {} rows of logits",
+                    first, first + count, tokens_, most_projected_rows());
+    }
+    next_.note_overwritten();
+    prefill_.run_output(executor_, decoder_, workspace_, {first, count});
+}
+
 // Writes the positions, and also the token ids or the hidden states from the layers on another
 // device.
 void Graph::write_input(std::span<const Segment> segments) {

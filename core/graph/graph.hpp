@@ -43,6 +43,11 @@ class Graph {
     // SegmentAttention. Throws Error(internal) for more tokens or logits than were planned.
     void forward(std::span<const Segment> segments, const CachesTogether &together = {});
     void forward(const Segment &segment) { forward({&segment, 1}); }
+    // Computes the logits of `count` rows of the last step, from row `first` on, whose logits the
+    // step did not compute. They replace all logits of the step, see next(). Call it before
+    // anything else is queued. `count`: at most most_projected_rows().
+    void project(uint32_t first, uint32_t count);
+    uint32_t most_projected_rows() const { return prefill_.limits().logit_rows; }
     // Writes to `out` the residual stream after the last layer: f32 [m, hidden] for the m tokens of
     // the last step. Waits for the step. The residual stream is the input of the layers on the next
     // device, see Segment::residual.

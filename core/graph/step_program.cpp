@@ -45,6 +45,14 @@ StepProgram::StepProgram(Executor &executor, const Decoder &decoder, const Works
     output_ = static_cast<size_t>(output - ops_.begin());
 }
 
+void StepProgram::run_output(Executor &executor, const Decoder &decoder, const Workspace &workspace,
+                             const RowRange &rows) const {
+    const auto no_attention = [](size_t) {};
+    RunHand<decltype(no_attention)> hand{*this, executor, no_attention, output_};
+    walk_output(decoder, workspace, {&rows, 1}, hand);
+    check_end(hand.next, false);
+}
+
 std::vector<const PlannedOp *> StepProgram::list() const {
     std::vector<const PlannedOp *> all;
     for (const OpHandle &op : ops_) all.push_back(op.get());

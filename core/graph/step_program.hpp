@@ -295,6 +295,10 @@ class StepProgram {
         check_end(hand.next, logits.empty());
     }
 
+    // Runs only the final norm and the output projection, for rows of the last step.
+    void run_output(Executor &executor, const Decoder &decoder, const Workspace &workspace,
+                    const RowRange &rows) const;
+
   private:
     struct PlanHand;
     template <typename Attend> struct RunHand {

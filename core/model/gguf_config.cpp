@@ -37,7 +37,8 @@ class ConfigMaker : MetadataReader {
     // a Mixtral. Without experts, a window makes the file a Mistral. OLMo 2 and OLMo 3 also have
     // the same name. A window makes a file an OLMo 3.
     std::string architecture_name() const {
-        const bool has_window = file_.has(key("attention.sliding_window"));
+        const std::string window = key("attention.sliding_window");
+        const bool has_window = file_.has(window) && value(window) != json(0);
         if (is_llama() && file_.integer(key("expert_count")).value_or(0) > 0)
             return "MixtralForCausalLM";
         if (has_window && is_llama()) return "MistralForCausalLM";
@@ -185,7 +186,12 @@ class ConfigMaker : MetadataReader {
         config_["attention_bias"] = tensor("blk.0.attn_q.bias") != nullptr;
         config_["mlp_bias"] = tensor("blk.0.ffn_gate.bias") != nullptr;
         take("sliding_window", "attention.sliding_window");
-        if (number("sliding_window") == 0) config_.erase("sliding_window"); // 0: no window (Phi 4)
+        // Writers use 0 for "no window" in architectures that may have none (Phi 4).
+        const bool may_lack_window = architecture_->name == "phi3" ||
+                                     architecture_->name == "llama" ||
+                                     architecture_->name == "olmo2";
+        if (may_lack_window && config_.value("sliding_window", json(1)) == json(0))
+            config_["sliding_window"] = nullptr;
         take("attn_logit_softcapping", "attn_logit_softcapping");
         take("final_logit_softcapping", "final_logit_softcapping");
         if (!architecture_->factor_norms) return;

@@ -4,6 +4,7 @@
 
 #include "model/gguf_model.hpp"
 
+#include <fmt/format.h>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <span>

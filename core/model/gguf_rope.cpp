@@ -3,6 +3,7 @@
 #include "model/gguf_reader.hpp"
 
 #include <cmath>
+#include <fmt/format.h>
 
 namespace keel::gguf {
 namespace {

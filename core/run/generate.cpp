@@ -62,7 +62,7 @@ Generation::Generation(Session &session, std::span<const int32_t> prompt,
       sampler_(options.sampling),
       plain_greedy_(options.sampling.temperature == 0 && options.sampling.repetition_penalty == 1) {
     std::optional<int32_t> first;
-    if (prompt.empty() && !session.pending()) {
+    if (prompt.empty() && !session.pending() && how != Prompt::is_read) {
         if (session.tokens() == 0) first = session.pipeline().tokenizer()->bos_id();
         if (!first)
             throw_error(ErrorKind::usage,
@@ -72,6 +72,7 @@ Generation::Generation(Session &session, std::span<const int32_t> prompt,
     }
     if (options.random) sampler_.restore_rng(*options.random);
     stream_ = std::make_unique<TextStream>(*session.pipeline().tokenizer(), options.stop);
+    if (how == Prompt::is_read) return;
     if (!prompt.empty()) {
         set_prompt(prompt, how);
         if (how == Prompt::read_now) read_prompt();
@@ -128,9 +129,32 @@ std::string Generation::how_much_stays() const {
 
 bool Generation::is_cancelled() const { return session_.pipeline().host().cancelled(); }
 
-void Generation::emit(const std::string &text) {
+void Generation::emit(const std::string &text, bool is_last) {
     result_.text += text;
     if (options_.on_text && !text.empty()) options_.on_text(text);
+    if (options_.on_piece) give_piece(text, is_last);
+}
+
+// Gives the text to on_piece, with the tokens whose bytes are complete. U+FFFD can have more bytes
+// than the token. So the count of bytes starts again whenever no text is held back.
+void Generation::give_piece(const std::string &text, bool is_last) {
+    TextPiece piece{.text = text, .ids = {}, .logprobs = {}, .is_last = is_last};
+    size_t complete = 0;
+    bytes_over_ += text.size();
+    while (complete < text_bytes_.size() && text_bytes_[complete] <= bytes_over_)
+        bytes_over_ -= text_bytes_[complete++];
+    if (is_last || (!stream_->stopped() && !stream_->holds_back())) {
+        complete = text_bytes_.size();
+        bytes_over_ = 0;
+    }
+    text_bytes_.erase(text_bytes_.begin(),
+                      text_bytes_.begin() + static_cast<std::ptrdiff_t>(complete));
+    const size_t end = given_ + complete;
+    for (; given_ < end; ++given_) {
+        piece.ids.push_back(result_.ids[given_]);
+        if (options_.logprobs) piece.logprobs.push_back(result_.logprobs[given_]);
+    }
+    options_.on_piece(std::move(piece));
 }
 
 void Generation::stop(StopReason reason, std::string detail) {
@@ -155,6 +179,7 @@ int32_t Generation::choose() {
     result_.ids.push_back(id);
     if (options_.logprobs)
         result_.logprobs.push_back(token_logprobs(row(), id, *options_.logprobs));
+    if (options_.on_piece) text_bytes_.push_back(stream_->bytes_of(id));
     session_.set_pending(id);
     return id;
 }
@@ -241,7 +266,7 @@ std::optional<int32_t> Generation::next() {
 GenerateResult Generation::finish() {
     settle_guess();
     session_.drop_ahead();
-    emit(stream_->finish());
+    emit(stream_->finish(), true);
     if (stream_->stopped() && result_.reason != StopReason::stop_string) {
         result_.reason = StopReason::stop_string;
         result_.detail = std::string(stream_->stop_string());

@@ -32,6 +32,16 @@ enum class StopReason {
 };
 const char *stop_reason_name(StopReason reason); // "end_token", ...
 
+// The part of a text that becomes complete with one token, or at the end of the text.
+struct TextPiece {
+    std::string text; // whole characters, no part of a stop string; may be empty
+    // The tokens whose text is complete now, in order. A token waits for its text if the text ends
+    // within a character, or may be the start of a stop string.
+    std::vector<int32_t> ids;
+    std::vector<TokenLogprobs> logprobs; // of `ids`, with GenerateOptions::logprobs
+    bool is_last = false;                // true: the piece comes from Generation::finish()
+};
+
 struct GenerateOptions {
     int64_t max_tokens = pipeline::GenerationSection::default_max_tokens;
     std::vector<std::string> stop;
@@ -50,6 +60,9 @@ struct GenerateOptions {
     std::optional<Rng::State> random;
     // Gets the text while it is generated, in whole characters and without stop strings.
     std::function<void(std::string_view)> on_text;
+    // Gets each token of the text: called after each token, and by Generation::finish() with the
+    // rest.
+    std::function<void(TextPiece)> on_piece;
     Progress progress; // gets the progress of reading the prompt
     // Most tokens to guess for a step (PromptLookup). Above 0, the pipeline's config must have a
     // generation.lookup of at least this number. Only generate() makes guesses.
@@ -86,6 +99,8 @@ class Generation {
         // The caller lets the session read unread(), part by part, and calls count_read() after
         // each part. The constructor checks that the prompt fits.
         read_by_caller,
+        // The session has read the prompt, and its last step has results. For a fork of a session.
+        is_read,
     };
     // The session must outlive this object.
     Generation(Session &session, std::span<const int32_t> prompt, const GenerateOptions &options,
@@ -104,9 +119,10 @@ class Generation {
     // Call it if the prompt cannot be read. Removes pins of tokens that were not read.
     void give_up_prompt();
     bool is_cancelled() const;
-    // Call it if the caller will pass each token of next() to Session::decode, and runs only this
-    // sequence. Greedy steps can then be queued before their token is read (Session::greedy).
-    void run_ahead() { runs_ahead_ = true; }
+    // true: the caller will most likely pass the next token to Session::decode, and will run no
+    // step of another sequence before. Greedy steps can then be queued before their token is read
+    // (Session::greedy).
+    void run_ahead(bool on = true) { runs_ahead_ = on; }
     // Chooses the next token from the results of the session's last step. Returns the token. The
     // session must run a step with this token before the next call. Returns nullopt if the text has
     // ended.
@@ -118,7 +134,8 @@ class Generation {
     bool needs_logits() const { return !plain_greedy_ || options_.logprobs; }
     // Ends the text. Call it if the session cannot run a step with the token of next().
     void stop(StopReason reason, std::string detail = {});
-    bool has_text() const { return !result_.ids.empty(); } // a token was chosen
+    bool has_text() const { return !result_.ids.empty(); }  // a token was chosen
+    size_t generated() const { return result_.ids.size(); } // tokens that were chosen
     // Returns the result. Call it once, at the end.
     GenerateResult finish();
 
@@ -126,7 +143,8 @@ class Generation {
     void set_prompt(std::span<const int32_t> prompt, Prompt how);
     void read_prompt();
     int32_t choose();
-    void emit(const std::string &text);
+    void emit(const std::string &text, bool is_last = false);
+    void give_piece(const std::string &text, bool is_last);
     std::string how_much_stays() const;
     bool is_guessed(int32_t id) const;
     void settle_guess();
@@ -143,6 +161,10 @@ class Generation {
     Sampler sampler_;
     std::unique_ptr<TextStream> stream_;
     GenerateResult result_;
+    // For on_piece.
+    size_t given_ = 0;               // tokens of result_.ids that on_piece got
+    std::vector<size_t> text_bytes_; // of the tokens that on_piece did not get yet
+    size_t bytes_over_ = 0;          // bytes of text that on_piece got without their token
     bool plain_greedy_, stopped_ = false, runs_ahead_ = false;
     PromptLookup lookup_;
     GuessGain gain_;

@@ -97,7 +97,8 @@ MemoryNeed MemoryPlan::need(const std::vector<const Engine *> &engines, int64_t 
             all.cache = std::max(all.cache, largest + cache);
             largest = std::max(largest, cache);
         } else {
-            all.cache += batch_ * cache;
+            const uint64_t caches = batch_ * cache;
+            all.cache += cache_bytes_ > 0 ? std::min(cache_bytes_, caches) : caches;
         }
         all.work += n.work + batch_ * (e->table_bytes(source_.config(), context) +
                                        CacheManager::policy_bytes(*e->policy_setup, context, held));

@@ -16,10 +16,12 @@ class MemoryPlan {
   public:
     // All arguments must outlive this object. `batch`: the number of sequences that run steps
     // together. `memory` returns the memory to plan with (total and available). If `memory` is
-    // empty, this class asks the devices and the system.
+    // empty, this class asks the devices and the system. `cache_bytes`: see PipelineOptions.
     MemoryPlan(const pipeline::PipelineConfig &config, const ModelSource &source,
-               const EngineSet &engines, uint32_t batch, const std::function<MemoryInfo()> &memory)
-        : config_(config), source_(source), engines_(engines), batch_(batch), memory_(memory) {}
+               const EngineSet &engines, uint32_t batch, const std::function<MemoryInfo()> &memory,
+               uint64_t cache_bytes = 0)
+        : config_(config), source_(source), engines_(engines), batch_(batch), memory_(memory),
+          cache_bytes_(cache_bytes) {}
 
     // Throws Error(input) if kv.max_mib has no room for one block of each head.
     void check_cap() const;
@@ -43,6 +45,7 @@ class MemoryPlan {
     const EngineSet &engines_;
     uint32_t batch_;
     const std::function<MemoryInfo()> &memory_;
+    uint64_t cache_bytes_; // the most bytes of all caches; 0: batch_ full caches
 };
 
 } // namespace keel

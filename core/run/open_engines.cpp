@@ -214,8 +214,10 @@ void share_cap(const pipeline::PipelineConfig &config, const EngineSet &set) {
 
 EngineSet open_engines(const pipeline::PipelineConfig &config, const ModelConfig &model,
                        const std::shared_ptr<HostServices> &host, const DeviceOpener &opener,
-                       uint32_t sequences) {
+                       uint32_t sequences, uint32_t prefill_chunk) {
     EngineSet set = Opening(config, model, host, opener).open();
+    for (const auto &engine : set)
+        if (prefill_chunk > 0) engine->device().limit_prefill_chunk(prefill_chunk);
     const int64_t context = config.model.context->value_or(model.max_positions);
     for (const auto &engine : set) {
         engine->split = LayerSplit(model, engine->part, context);

@@ -22,9 +22,9 @@ struct DeviceOpener {
 
 // Opens the devices that a config names. Makes their engines with executor and KV shape. The
 // engines' other members are made later. `sequences`: the number of sequences that share the memory
-// of the cache at the same time.
+// of the cache at the same time. `prefill_chunk`: see PipelineOptions.
 EngineSet open_engines(const pipeline::PipelineConfig &config, const ModelConfig &model,
                        const std::shared_ptr<HostServices> &host, const DeviceOpener &opener,
-                       uint32_t sequences);
+                       uint32_t sequences, uint32_t prefill_chunk = 0);
 
 } // namespace keel

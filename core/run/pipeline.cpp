@@ -35,10 +35,11 @@ Pipeline::Pipeline(const pipeline::PipelineConfig &config, const PipelineOptions
     BoundPlugin policy = bind_plugin(config_.policy, KEEL_PLUGIN_POLICY);
     source_ = open_model(config_.model);
     engines_ = open_engines(config_, model(), host_, {options.device, options.fallback},
-                            std::max(options.sequences, options.batch));
+                            std::max(options.sequences, options.batch), options.prefill_chunk);
     for (const auto &engine : engines_)
         at_its_line(config_, config_.model.path.where, [&] { engine->kv_shape.check(); });
-    const MemoryPlan memory(config_, *source_, engines_, batch_, options.memory);
+    const MemoryPlan memory(config_, *source_, engines_, batch_, options.memory,
+                            options.cache_bytes);
     memory.check_cap();
     memory.check_tables();
     const PolicyContext context{model(), host_, monitor_, options.has_system_prompt,

@@ -48,6 +48,12 @@ struct PipelineOptions {
     // The most sequences that run steps together, see SessionBatch. If this is above 1, the config
     // must not have a hybrid or kv.max_mib.
     uint32_t batch = 1;
+    // With `batch`: the caller lets all caches together take at most this many bytes. 0: no limit.
+    // Keel then plans memory for this many bytes instead of `batch` full caches.
+    uint64_t cache_bytes = 0;
+    // The most tokens of a chunk of a prompt. 0: the backend's size, which is also the upper limit.
+    // Policies that act between chunks keep other tokens if the chunks have another size.
+    uint32_t prefill_chunk = 0;
     // true: does not warn about ops that fall back, because --explain prints them. Also does not
     // warn about keys that have no effect under the policy.
     bool quiet_fallbacks = false;

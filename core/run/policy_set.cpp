@@ -154,12 +154,17 @@ PolicySetup &PolicySet::add(const pipeline::PolicySection &section) {
     const pipeline::PipelineConfig &config = added->config;
     added->binding =
         bind_policy(config, bind_plugin(config.policy, KEEL_PLUGIN_POLICY), context_, engine());
+    added->binding.cache.keeps_for_forks = context_.several_policies;
     at_its_line(config, config.policy.plugin.where, [&] {
         added->plan = std::make_unique<PolicySetup>(
             *engine().executor, engine().kv_shape, context_.host,
             cache_of_engine(added->binding.cache, context_.model, engine()));
     });
     return keep(std::move(added));
+}
+
+void PolicySet::remove(const PolicySetup &plan) {
+    std::erase_if(added_, [&](const auto &added) { return added->plan.get() == &plan; });
 }
 
 PolicySetup &PolicySet::add_shared_prefill(std::span<PolicySetup *const> plans) {

@@ -31,6 +31,8 @@ class PolicySet {
     // errors that a pipeline throws for a wrong policy in its config, and Error(input) for a
     // hybrid.
     PolicySetup &add(const pipeline::PolicySection &section);
+    // Frees a setup that add() returned. No session may use it.
+    void remove(const PolicySetup &plan);
     // Returns a setup that keeps all tokens and collects the inputs of all policies of `plans`.
     // After one prefill with it, the session can be forked for each of these policies
     // (Session::fork). Throws Error(input) if two policies need the same input in different forms.

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <utility>
 
 namespace keel {
 namespace {
@@ -105,6 +106,12 @@ std::span<const SessionBatch::Outcome> SessionBatch::step(std::span<const Part> 
         if (!members_.empty()) {
             queue_step();
             read_results(read);
+            const std::vector<const Sequence *> not_finite = read_rows(parts);
+            check_results(read);
+            for_each([&](Sequence &sequence) {
+                if (std::ranges::find(not_finite, &sequence) != not_finite.end())
+                    report_non_finite(sequence, runner_);
+            });
             finish_step();
         }
     } catch (...) {
@@ -204,7 +211,6 @@ void SessionBatch::read_results(Read read) {
         logits_.resize(n * vocabulary);
         results.read_logits(n, logits_.data());
     }
-    // Reads all results before it checks the first one, because report_non_finite runs more steps.
     for (size_t i = 0; i < n; ++i) {
         StepResults &own = readers_[i]->results;
         if (read == Read::greedy)
@@ -212,6 +218,10 @@ void SessionBatch::read_results(Read read) {
         else
             own.put_logits(std::span(logits_).subspan(i * vocabulary, vocabulary));
     }
+}
+
+// Call it after all results are read, because report_non_finite runs more steps.
+void SessionBatch::check_results(Read read) {
     for_each([&](Sequence &sequence) {
         StepResults &own = sequence.results;
         if (sequence.step.logit_rows == 0) return;
@@ -219,6 +229,46 @@ void SessionBatch::read_results(Read read) {
         own.reject_logits();
         report_non_finite(sequence, runner_);
     });
+}
+
+// Computes the logits of all tokens of the parts that have a RowReader. The rows are computed a few
+// at a time, because all rows of a chunk would need much memory. Returns the sequences with a logit
+// that is not finite.
+std::vector<const Sequence *> SessionBatch::read_rows(std::span<const Part> parts) {
+    Graph &graph = pipeline_.graph();
+    const auto vocabulary = static_cast<size_t>(pipeline_.model().vocab_size);
+    const uint32_t most = graph.most_projected_rows();
+    std::vector<const Sequence *> not_finite;
+    uint32_t begin = 0; // the first row of the sequence in the step
+    for (const Member &member : members_) {
+        Sequence &sequence = *member.sequence;
+        const auto tokens = static_cast<uint32_t>(sequence.step.ids.size());
+        const uint32_t own = std::exchange(begin, begin + tokens);
+        RowReader *reader = parts[member.number].rows;
+        if (reader == nullptr) continue;
+        try {
+            for (uint32_t first = 0; first < tokens; first += most) {
+                const uint32_t n = std::min(tokens - first, most);
+                graph.project(own + first, n);
+                logits_.resize(n * vocabulary);
+                graph.next().read_logits(n, logits_.data());
+                if (!all_finite(logits_)) {
+                    not_finite.push_back(&sequence);
+                    break;
+                }
+                reader->take(first, logits_);
+            }
+        } catch (const Error &error) {
+            if (pipeline_.engine().is_lost()) throw;
+            outcomes_[member.number] = {Outcome::Kind::failed, error.what()};
+            sequence.is_broken = true;
+        }
+    }
+    return not_finite;
+}
+
+uint64_t SessionBatch::cache_bytes() const {
+    return arenas_.main->bytes_in_use() + (arenas_.window ? arenas_.window->bytes_in_use() : 0);
 }
 
 void SessionBatch::finish_step() {

@@ -57,6 +57,14 @@ class SessionBatch {
         // Error(runtime) for failed.
         Error error() const;
     };
+    // Receives the logits of all tokens of a part, a few rows at a time.
+    class RowReader {
+      public:
+        virtual ~RowReader() = default;
+        // `logits`: [rows, vocabulary] of consecutive tokens, from token `first` of the part on. If
+        // it throws Error, only this sequence fails.
+        virtual void take(size_t first, std::span<const float> logits) = 0;
+    };
     // The tokens of one sequence in a step.
     struct Part {
         Session *session = nullptr;
@@ -64,6 +72,7 @@ class SessionBatch {
         // Session::next_chunk() gives their number.
         std::span<const int32_t> ids;
         StepKind kind = StepKind::decode;
+        RowReader *rows = nullptr; // NULL: only the last token of a prompt has logits
     };
     // Runs one step. `parts`: 1 to Pipeline::batch() different sessions of this pipeline, with at
     // most Graph::max_step_tokens() tokens together. This is enough for a chunk of a prompt and one
@@ -80,6 +89,9 @@ class SessionBatch {
     // Runs step() with the token ids[i] for each sessions[i].
     std::span<const Outcome> decode(std::span<Session *const> sessions,
                                     std::span<const int32_t> ids, Read read);
+
+    // Bytes of keys and values of all sequences. Blocks that forks share count once.
+    uint64_t cache_bytes() const;
 
     struct Stats {
         uint64_t steps = 0;  // number of steps with decoded tokens
@@ -100,6 +112,8 @@ class SessionBatch {
     void take_in(std::span<const Part> parts);
     void queue_step();
     void read_results(Read read);
+    void check_results(Read read);
+    std::vector<const Sequence *> read_rows(std::span<const Part> parts);
     void finish_step();
     // Runs `action` for each sequence of the step that is not broken. If `action` throws Error,
     // only this sequence fails.

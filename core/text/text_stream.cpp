@@ -85,6 +85,12 @@ std::string TextStream::push(std::int32_t token) {
     return out;
 }
 
+std::size_t TextStream::bytes_of(std::int32_t token) const {
+    if (options_.skip_special && tokenizer_->kind(token) == TokenKind::special) return 0;
+    bool at_start = at_start_;
+    return tokenizer_->without_leading_space(token, at_start).size();
+}
+
 std::string TextStream::finish() {
     std::string out;
     if (stops_.hit()) return out;

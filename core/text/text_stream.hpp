@@ -29,6 +29,7 @@ class StopMatcher {
     void reset();
 
     bool hit() const noexcept { return hit_.has_value(); }
+    bool holds_back() const noexcept { return !held_.empty(); }
     // Returns the index of the stop string that was hit, if any.
     std::optional<std::size_t> hit_index() const noexcept { return hit_; }
     const std::vector<std::string> &stops() const noexcept { return stops_; }
@@ -66,6 +67,10 @@ class TextStream {
     // Returns the text that can be shown after this token. It is often empty. After a stop string
     // it is always empty.
     std::string push(std::int32_t token);
+    // The number of bytes of text that the token adds. 0 for a special token that is skipped.
+    std::size_t bytes_of(std::int32_t token) const;
+    // Returns true if push() got text that it has not returned yet.
+    bool holds_back() const noexcept { return utf8_.holds_back() || stops_.holds_back(); }
     // Ends the generation. An unfinished character becomes U+FFFD, and text that was held back is
     // returned.
     std::string finish();

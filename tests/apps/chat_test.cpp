@@ -104,36 +104,6 @@ class Terminal {
     std::string seen_;
 };
 
-// A copy of models/tiny with Llama 3's template. Its marks replace the vocabulary's last words.
-void make_llama3_chat_model(const TinyCopy &model) {
-    auto tokenizer = nlohmann::json::parse(model.read("tokenizer.json"));
-    auto &vocab = tokenizer.at("model").at("vocab");
-    auto &merges = tokenizer.at("model").at("merges");
-    int id = 4093;
-    for (const char *mark : {"<|eot_id|>", "<|end_header_id|>", "<|start_header_id|>"}) {
-        for (auto word = vocab.begin(); word != vocab.end(); ++word)
-            if (word.value() == id) {
-                vocab.erase(word);
-                break;
-            }
-        merges.erase(merges.size() - 1);
-        tokenizer.at("added_tokens")
-            .push_back({{"id", id--},
-                        {"content", mark},
-                        {"single_word", false},
-                        {"lstrip", false},
-                        {"rstrip", false},
-                        {"normalized", false},
-                        {"special", true}});
-    }
-    model.write("tokenizer.json", tokenizer.dump());
-    auto config = nlohmann::json::parse(model.read("tokenizer_config.json"));
-    const auto golden =
-        nlohmann::json::parse(read_file(source_folder + "/tests/text/golden/chat.json"));
-    config["chat_template"] = golden.at("templates").at("llama3.1, July").at("jinja");
-    model.write("tokenizer_config.json", config.dump());
-}
-
 } // namespace
 
 TEST_CASE("A chat over a pipe answers line by line and remembers earlier turns") {

@@ -13,6 +13,7 @@ TEST_CASE("The program describes itself, and every command has help") {
     CHECK(run_keel({}).code == 0);
     for (const std::vector<std::string> &command : {std::vector<std::string>{},
                                                     {"run"},
+                                                    {"serve"},
                                                     {"bench"},
                                                     {"bench", "attention"},
                                                     {"compare"},
@@ -41,12 +42,13 @@ TEST_CASE("docs/reference/cli.md has every option of every command") {
     REQUIRE_FALSE(page.empty());
     const std::string commands = run_keel({"--help"}).out;
     for (const char *name :
-         {"run", "bench", "compare", "inspect", "tokenize", "plugins", "config"}) {
+         {"run", "serve", "bench", "compare", "inspect", "tokenize", "plugins", "config"}) {
         INFO(name);
         CHECK(contains(commands, std::string("\n  ") + name + " "));
         CHECK(contains(page, std::string("\n## keel ") + name + "\n"));
     }
     for (const std::vector<std::string> &command : {std::vector<std::string>{"run"},
+                                                    {"serve"},
                                                     {"bench"},
                                                     {"compare"},
                                                     {"inspect"},

@@ -10,7 +10,7 @@ endfunction()
 file(REMOVE_RECURSE ${FOLDER})
 run(${CMAKE_COMMAND} --install ${KEEL_BUILD} --prefix ${FOLDER}/prefix)
 foreach(file include/keel/backend.h include/keel/ext/draft/replay.h include/keel/ext/draft/timestamps.h include/keel/ext/draft/attention_dense.h include/keel/ext/draft/attention_dense_check.hpp
-    share/keel/examples/attention/main.cpp share/keel/core/include/keel/ext/draft/README.md include/keel/sdk.hpp include/keel/sdk_policy.hpp include/keel/keel.hpp share/keel/models/tiny/config.json share/keel/configs
+    share/keel/examples/attention/main.cpp share/keel/core/include/keel/ext/draft/README.md include/keel/sdk.hpp include/keel/sdk_policy.hpp include/keel/keel.hpp include/keel/scheduler.hpp share/keel/models/tiny/config.json share/keel/configs
     share/keel/docs/how-to/write-a-policy.md share/keel/core/include/keel/policy.h)
   if(NOT EXISTS ${FOLDER}/prefix/${file})
     message(FATAL_ERROR "not installed: ${file}")

@@ -171,6 +171,8 @@ TEST_CASE("a GGUF model with a missing key is refused with the key's name") {
             "metadata key 'general.architecture': 'mamba' is not supported; supported: llama"));
     CHECK_THAT(model_refusal(sound_model().key("llama.expert_count", uint32_t{8})),
                Contains("metadata key 'llama.expert_used_count' is missing"));
+    CHECK_THAT(model_refusal(sound_model().key("llama.rope.scaling.attn_factor", 1.5F)),
+               Contains("metadata key 'llama.rope.scaling.attn_factor': 1.5 is not supported"));
     CHECK_THAT(model_refusal(sound_model().key("llama.rope.scaling.type", "dynamic")),
                Contains("metadata key 'llama.rope.scaling.type': 'dynamic' scaling is not "
                         "supported"));
@@ -256,6 +258,18 @@ std::pair<GgufBytes, GgufBytes> split() {
 }
 
 } // namespace
+
+TEST_CASE("a window of 0 in a GGUF file means no window, and another window makes it a Mistral") {
+    const TempFolder folder;
+    const auto none =
+        open(sound_model().key("llama.attention.sliding_window", uint32_t{0}), folder);
+    CHECK(none->config().architecture->name == "LlamaForCausalLM");
+    CHECK_FALSE(none->config().sliding_window);
+    const auto some =
+        open(sound_model().key("llama.attention.sliding_window", uint32_t{7}), folder);
+    CHECK(some->config().architecture->name == "MistralForCausalLM");
+    CHECK(some->config().window(0) == 7);
+}
 
 TEST_CASE("split GGUF files are one model, and parts of different models are refused") {
     const TempFolder folder;

@@ -3,7 +3,7 @@
 // Compares texts that several sequences generate at once with texts that each sequence generates
 // alone.
 
-#include "run/generate_batch.hpp"
+#include "schedule/generate_batch.hpp"
 
 #include <catch2/catch.hpp>
 

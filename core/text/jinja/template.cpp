@@ -3,6 +3,7 @@
 #include "base/display.hpp"
 #include "base/error.hpp"
 #include "text/jinja/evaluator.hpp"
+#include "text/jinja/lexer.hpp"
 #include "text/jinja/parser.hpp"
 #include "text/utf8.hpp"
 
