@@ -12,7 +12,7 @@ using namespace keel::test;
 
 namespace {
 
-constexpr int64_t experts = 3;
+constexpr int64_t expert_count = 3;
 
 struct Case {
     std::string dense; // a miniature
@@ -39,14 +39,14 @@ std::vector<WrittenTensor> mixture_tensors(const Miniature &m, bool is_shared) {
         }
         const bool is_down = matrix.starts_with("down");
         for (float &value : one.values) value *= is_down && is_shared ? 0.5F : 1;
-        for (int64_t e = 0; e < experts; ++e) {
+        for (int64_t e = 0; e < expert_count; ++e) {
             one.name = fmt::format("{}.mlp.experts.{}.{}", layer, e, matrix);
             out.push_back(one);
         }
         if (!is_down) continue;
         const int64_t hidden = t.shape[0];
-        out.push_back(
-            make_tensor({layer + ".mlp.gate.weight", {experts, hidden}, 0, 0.5F})); // the router
+        out.push_back(make_tensor(
+            {layer + ".mlp.gate.weight", {expert_count, hidden}, 0, 0.5F})); // the router
         if (is_shared)
             out.push_back({layer + ".mlp.shared_expert_gate.weight",
                            {1, hidden},
@@ -70,7 +70,7 @@ std::shared_ptr<const ModelSource> open_mixture(const std::filesystem::path &fol
     architecture.names.router = "mlp.gate";
     parts.config.architecture = &architecture;
     Experts &e = parts.config.experts;
-    e.count = experts;
+    e.count = expert_count;
     e.used = 2;
     e.size = parts.config.intermediate_size;
     e.normalize = true;
@@ -78,7 +78,7 @@ std::shared_ptr<const ModelSource> open_mixture(const std::filesystem::path &fol
     return std::make_shared<const ModelSource>(std::move(parts));
 }
 
-std::shared_ptr<Device> reference() {
+std::shared_ptr<Device> reference_device() {
     return Device::open_reference(std::make_shared<HostServices>(1));
 }
 
@@ -112,11 +112,11 @@ TEST_CASE("a mixture of equal experts gives the logits of its dense model, in ev
           Case{"granite", false}, Case{"granite", true}, Case{"cohere", false},
           Case{"cohere", true}, Case{"gemma2", false}, Case{"gemma2", true}}) {
         INFO(kind.dense << (kind.is_shared ? " with a shared expert" : ""));
-        StepRig dense(miniature_folder(kind.dense, false), reference());
+        StepRig dense(miniature_folder(kind.dense, false), reference_device());
         const std::vector<float> expected = checked_logits(dense);
         const TempFolder folder;
         Architecture architecture = {};
-        StepRig rig(open_mixture(folder.path() / "m", kind, architecture), reference());
+        StepRig rig(open_mixture(folder.path() / "m", kind, architecture), reference_device());
         const std::vector<float> logits = checked_logits(rig);
         REQUIRE(logits.size() == expected.size());
         for (size_t i = 0; i < logits.size(); ++i) {
