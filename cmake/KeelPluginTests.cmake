@@ -1,12 +1,13 @@
-# keel_add_plugin_tests(TARGET [COMPLETE] [FULL_ONLY]
+# keel_add_plugin_tests(TARGET [COMPLETE [LACKS OP...]] [FULL_ONLY]
 #                       [VARIANTS "isa=avx2" "isa=avx2 compute=exact" ...])
 # Adds ctest tests that run keel_conformance on a backend plugin, in Keel's source tree or outside
 # it. A variant is a set of plugin parameters. Each variant has a quick test (labels fast, isa) and
 # a full test (label slow). If the machine cannot run a variant, its tests are reported as skipped.
-# COMPLETE: the backend has every op and dtype, so UNSUPPORTED is a failure. FULL_ONLY: there are no
-# quick tests, because they would be slow too.
+# COMPLETE: the backend has every op and dtype, so UNSUPPORTED is a failure. LACKS: ops that the
+# backend may not have nevertheless. FULL_ONLY: there are no quick tests, because they would be slow
+# too.
 function(keel_add_plugin_tests target)
-  cmake_parse_arguments(ARG "COMPLETE;FULL_ONLY" "" "VARIANTS" ${ARGN})
+  cmake_parse_arguments(ARG "COMPLETE;FULL_ONLY" "" "VARIANTS;LACKS" ${ARGN})
   if(TARGET keel_conformance)
     set(program $<TARGET_FILE:keel_conformance>)
   else()
@@ -18,6 +19,9 @@ function(keel_add_plugin_tests target)
   set(flags)
   if(ARG_COMPLETE)
     set(flags --complete)
+    foreach(op IN LISTS ARG_LACKS)
+      list(APPEND flags --lacks ${op})
+    endforeach()
   endif()
   if(NOT ARG_VARIANTS)
     set(ARG_VARIANTS "defaults")

@@ -61,7 +61,7 @@ tests/fuzz: server/http server/service base format text model config kv run eval
 tests/graph: device ops graph kv tests/support
 tests/install: plugin
 tests/kv: base platform plugin reference ops kv tests/support
-tests/model: numbers platform format model run tests/run tests/support
+tests/model: numbers platform format model convert run tests/run tests/support
 tests/numbers: numbers tests/support
 tests/ops: base platform ops tests/support
 tests/platform: platform tests/support

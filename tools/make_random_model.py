@@ -7,6 +7,7 @@
     tools/make_random_model.py OUT --hidden 512 --layers 4 --heads 8   any shape; a preset's numbers can be changed too
     tools/make_random_model.py OUT --arch gemma2 --window 64           another architecture than Llama: see --help
     tools/make_random_model.py OUT --preset qwen2.5-0.5b               its shape and architecture
+    tools/make_random_model.py OUT --preset qwen3-30b-a3b --layers 2   two layers of a mixture of experts
 
 The text that a random model generates has no meaning, but its speed and memory use are those of a real model. The values
 are those at the start of a training, so that no activation overflows: weights are normal with standard deviation 0.02,
@@ -33,7 +34,7 @@ except ImportError:
 
 MINI = dict(hidden=64, intermediate=192, layers=2, heads=4, kv_heads=2, head_dim=0, vocab=256, context=512,
             rope_theta=10000.0, llama3_factor=0.0, original_context=8192, eps=1e-5, tied=False, bos=1, eos=2, arch="llama",
-            window=0)
+            window=0, experts=8, experts_used=2, expert_size=64)
 PRESETS = {
     "mini": MINI,
     "tinyllama-1.1b": dict(MINI, hidden=2048, intermediate=5632, layers=22, heads=32, kv_heads=4, vocab=32000,
@@ -46,14 +47,18 @@ PRESETS = {
                        vocab=151936, context=40960, rope_theta=1e6, eps=1e-6, tied=True, bos=151643, eos=151645),
     "gemma-3-1b": dict(MINI, arch="gemma3", hidden=1152, intermediate=6912, layers=26, heads=4, kv_heads=1, head_dim=256,
                        vocab=262144, context=32768, rope_theta=1e6, eps=1e-6, tied=True, bos=2, eos=1, window=512),
+    "qwen3-30b-a3b": dict(MINI, arch="qwen3_moe", hidden=2048, intermediate=6144, layers=48, heads=32, kv_heads=4,
+                          head_dim=128, vocab=151936, context=40960, rope_theta=1e6, eps=1e-6, bos=151643, eos=151645,
+                          experts=128, experts_used=8, expert_size=768),
 }
 # Value of --arch -> (class, model_type).
 ARCHITECTURES = {
     "llama": ("LlamaForCausalLM", "llama"), "mistral": ("MistralForCausalLM", "mistral"),
     "qwen2": ("Qwen2ForCausalLM", "qwen2"), "qwen3": ("Qwen3ForCausalLM", "qwen3"), "gemma": ("GemmaForCausalLM", "gemma"),
     "gemma2": ("Gemma2ForCausalLM", "gemma2"), "gemma3": ("Gemma3ForCausalLM", "gemma3_text"),
+    "qwen3_moe": ("Qwen3MoeForCausalLM", "qwen3_moe"),
 }
-POST_NORMS, HEAD_NORMS, WINDOWED = ("gemma2", "gemma3"), ("qwen3", "gemma3"), ("mistral", "qwen2", "qwen3", "gemma2", "gemma3")
+POST_NORMS, HEAD_NORMS, WINDOWED = ("gemma2", "gemma3"), ("qwen3", "gemma3", "qwen3_moe"), ("mistral", "qwen2", "qwen3", "gemma2", "gemma3")
 DTYPES = {"f32": ("F32", "float32", 4), "f16": ("F16", "float16", 2), "bf16": ("BF16", "bfloat16", 2)}
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "generation_config.json")
 PIECE = 1 << 21  # number of elements that are generated at a time
@@ -79,6 +84,13 @@ def tensors(m):
         if m["arch"] in POST_NORMS:
             yield at + "pre_feedforward_layernorm.weight", (hidden,)
             yield at + "post_feedforward_layernorm.weight", (hidden,)
+        if m["arch"] == "qwen3_moe":
+            yield at + "mlp.gate.weight", (m["experts"], hidden)
+            for e in range(m["experts"]):
+                yield f"{at}mlp.experts.{e}.gate_proj.weight", (m["expert_size"], hidden)
+                yield f"{at}mlp.experts.{e}.up_proj.weight", (m["expert_size"], hidden)
+                yield f"{at}mlp.experts.{e}.down_proj.weight", (hidden, m["expert_size"])
+            continue
         yield at + "mlp.gate_proj.weight", (m["intermediate"], hidden)
         yield at + "mlp.up_proj.weight", (m["intermediate"], hidden)
         yield at + "mlp.down_proj.weight", (hidden, m["intermediate"])
@@ -177,6 +189,9 @@ def flavour(m):
         out |= {"query_pre_attn_scalar": m["head_dim"], "sliding_window": m["window"] or 4096,
                 "attn_logit_softcapping": 50.0 if arch == "gemma2" else None,
                 "final_logit_softcapping": 30.0 if arch == "gemma2" else None}
+    if arch == "qwen3_moe":
+        out |= {"num_experts": m["experts"], "num_experts_per_tok": m["experts_used"], "norm_topk_prob": True,
+                "moe_intermediate_size": m["expert_size"], "decoder_sparse_step": 1, "mlp_only_layers": []}
     if arch == "gemma3":
         out |= {"sliding_window_pattern": 6, "rope_local_base_freq": 10000.0}
     return out
@@ -220,7 +235,7 @@ def arguments():
     p.add_argument("--tokenizer-from", metavar="DIR", help="copy the tokenizer files of this folder")
     p.add_argument("--tied", action=argparse.BooleanOptionalAction, help="output projection = embedding matrix")
     for key in ("hidden", "intermediate", "layers", "heads", "kv_heads", "head_dim", "vocab", "context", "original_context",
-                "bos", "eos"):
+                "bos", "eos", "experts", "experts_used", "expert_size"):
         p.add_argument("--" + key.replace("_", "-"), type=int)
     p.add_argument("--rope-theta", type=float)
     p.add_argument("--llama3-factor", type=float, help="Llama 3.1's RoPE scaling with this factor (0: none)")
@@ -240,6 +255,8 @@ def arguments():
         if m["hidden"] % m["heads"]:
             p.error(f"--hidden {m['hidden']} is no multiple of --heads {m['heads']}: pass --head-dim")
         m["head_dim"] = m["hidden"] // m["heads"]
+    if not 1 <= m["experts_used"] <= m["experts"] or m["expert_size"] < 1:
+        p.error("--experts-used must be from 1 to --experts, --expert-size positive")
     if min(m["hidden"], m["intermediate"], m["layers"], m["vocab"]) < 1 or m["head_dim"] % 2 or a.shard_mib < 0 or a.seed < 0:
         p.error("sizes must be positive, --head-dim even, --shard-mib and --seed not negative")
     if a.tokenizer_from:

@@ -68,6 +68,8 @@ nlohmann::ordered_json architecture_json(const ModelConfig &m) {
         {"attention_softcap", m.attention_softcap},
         {"logit_softcap", m.logit_softcap},
         {"beside_llama", architecture_facts(m)},
+        {"experts", m.experts.count},
+        {"experts_per_token", m.experts.used},
         {"rope_scaling", scaling_json(m.rope_scaling)},
         {"rope_elements", m.rot},
         {"rope_pairs", m.rope_interleaved ? "neighbours" : "halves"},

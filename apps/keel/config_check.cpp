@@ -112,8 +112,12 @@ std::string check_pipeline(const pipeline::PipelineConfig &config) {
         facts.insert(facts.begin(), window);
     const std::string particular =
         facts.empty() ? "" : fmt::format(" ({})", fmt::join(facts, ", "));
-    return fmt::format("{}{} with {} parameters, backend {} ({}), {}, policy {}",
-                       model.architecture->name, particular, model.parameter_count(),
+    const std::string active =
+        model.experts.count == 0
+            ? ""
+            : fmt::format(" ({} active for a token)", model.active_parameter_count());
+    return fmt::format("{}{} with {} parameters{}, backend {} ({}), {}, policy {}",
+                       model.architecture->name, particular, model.parameter_count(), active,
                        pipeline.backends_text(), pipeline.device().info().description,
                        cache_text(pipeline), pipeline.policies().own().policy.library->id());
 }

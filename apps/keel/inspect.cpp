@@ -59,20 +59,13 @@ Report make_report(const InspectOptions &o) {
     return r;
 }
 
-std::string count_text(uint64_t n) {
-    const auto value = static_cast<double>(n);
-    if (n >= 1000000000) return fmt::format("{:.2f} billion", value / 1e9);
-    if (n >= 1000000) return fmt::format("{:.2f} million", value / 1e6);
-    return fmt::format("{}", n);
-}
-
 bool fits(const Report &r) { return r.memory.total == 0 || r.need.total() <= r.memory.available; }
 
 void add_architecture(Rows &rows, const Report &r) {
     const ModelConfig &m = r.source->config();
-    rows.push_back({"architecture",
-                    fmt::format("{}: {} layers, hidden {}, feed-forward {}", m.architecture->name,
-                                m.layers, m.hidden_size, m.intermediate_size)});
+    rows.push_back(
+        {"architecture", fmt::format("{}: {} layers, hidden {}, {}", m.architecture->name, m.layers,
+                                     m.hidden_size, feed_forward_text(m))});
     const std::string window = window_text(m);
     rows.push_back(
         {"attention", fmt::format("{} heads of {} on {} key/value heads{}{}", m.heads, m.head_dim,
@@ -84,6 +77,10 @@ void add_architecture(Rows &rows, const Report &r) {
          fmt::format("{}{}", count_text(m.parameter_count()),
                      m.tied_embeddings ? " (input and output embedding are the same tensor)"
                                        : "")});
+    if (m.experts.count > 0)
+        rows.push_back({"", fmt::format("{} for each token, {} of weights",
+                                        count_text(m.active_parameter_count()),
+                                        format_bytes(r.need.weights_per_token))});
     rows.push_back({"context", fmt::format("{} tokens", m.max_positions)});
     rows.push_back({"rope", rope_text(m)});
 }
@@ -180,7 +177,8 @@ Json report_json(const Report &r, const InspectOptions &o) {
     const ModelConfig &m = r.source->config();
     Json json = {{"model", r.source->path()},
                  {"architecture", architecture_json(m)},
-                 {"parameters", m.parameter_count()}};
+                 {"parameters", m.parameter_count()},
+                 {"active_parameters", m.active_parameter_count()}};
     json["files"] = Json::array();
     for (size_t i = 0; i < r.source->file_count(); ++i)
         json["files"].push_back(
@@ -226,9 +224,13 @@ Json report_json(const Report &r, const InspectOptions &o) {
         json["kv_window_bytes"][name] = is_possible ? Json(bytes.window_bytes()) : Json(nullptr);
     }
     json["layer_windows"] = layer_split_json(LayerSplit(m, m.max_positions));
-    json["memory"] = {{"needed_bytes", r.need.total()},        {"weights_bytes", r.need.weights},
-                      {"cache_bytes", r.need.cache},           {"work_bytes", r.need.work},
-                      {"available_bytes", r.memory.available}, {"fits", fits(r)}};
+    json["memory"] = {{"needed_bytes", r.need.total()},
+                      {"weights_bytes", r.need.weights},
+                      {"weights_per_token_bytes", r.need.weights_per_token},
+                      {"cache_bytes", r.need.cache},
+                      {"work_bytes", r.need.work},
+                      {"available_bytes", r.memory.available},
+                      {"fits", fits(r)}};
     if (o.tensors) {
         json["tensors"] = Json::array();
         for (const TensorInfo &t : r.source->tensors())

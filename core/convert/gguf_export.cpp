@@ -2,6 +2,7 @@
 
 #include "base/display.hpp"
 #include "base/error.hpp"
+#include "convert/export_item.hpp"
 #include "convert/gguf_write.hpp"
 #include "model/model_tensors.hpp"
 #include "numbers/convert.hpp"
@@ -35,18 +36,6 @@ uint32_t stored_type(keel_dtype type) {
     }
 }
 
-// A tensor of the new file.
-struct Item {
-    const TensorInfo *tensor = nullptr; // NULL: the file gets `values`
-    std::vector<float> values;
-    std::string name;
-    keel_dtype type = KEEL_DTYPE_F32;
-    int64_t heads = 0; // if above 0, the number of heads of a q or k whose rows are reordered for a
-                       // RoPE that rotates neighbouring elements
-    float offset = 0;  // this is added to each value
-    uint64_t rows = 1, columns = 1;
-};
-
 struct Sums {
     double squared_error = 0, max_abs = 0, squares = 0;
     void add(const Sums &other) {
@@ -65,13 +54,14 @@ class Exporter {
     ExportReport run() {
         check_target();
         check_model();
-        list();
+        items_ = export_items(source_, options_.type);
+        for (const ExportItem &item : items_) total_ += item.stored_bytes();
         check_space();
         add_model();
-        for (const Item &item : items_)
+        for (const ExportItem &item : items_)
             out_.add_tensor(item.name, stored_type(item.type), shape(item));
         out_.begin();
-        for (const Item &item : items_) write(item);
+        for (const ExportItem &item : items_) write(item);
         out_.finish();
         report_.file_bytes = out_.file_bytes();
         return std::move(report_);
@@ -127,7 +117,7 @@ class Exporter {
         const fs::space_info space =
             fs::space(to_.has_parent_path() ? to_.parent_path() : fs::path("."), error);
         uint64_t bytes = 0;
-        for (const Item &item : items_)
+        for (const ExportItem &item : items_)
             bytes += keel_dtype_row_bytes(item.type, item.rows * item.columns);
         if (error || space.available >= bytes + (uint64_t{1} << 20)) return;
         throw_error(ErrorKind::resource,
@@ -137,104 +127,36 @@ class Exporter {
                     format_bytes(space.available));
     }
 
-    void list() {
-        const ModelConfig &c = source_.config();
-        const ModelParts model = model_parts(c);
-        add(model.embedding);
-        for (int64_t i = 0; i < c.layers; ++i) {
-            const LayerParts layer = layer_parts(c, i);
-            for (const WeightParts *weight : layer.all()) add(*weight);
-        }
-        add(model.final_norm);
-        add(model.output);
-        add_rope_factors();
-        for (const Item &item : items_) {
-            total_ += item.tensor != nullptr ? item.tensor->bytes : 0;
-        }
-    }
-
-    void add(const WeightParts &weight) {
-        for (const WeightParts::Part &part : weight.parts) {
-            const TensorInfo &tensor = *source_.find(part.tensor);
-            Item &item = items_.emplace_back();
-            item.tensor = &tensor;
-            item.name = gguf::stored_tensor_name(*source_.config().architecture, part.tensor);
-            const bool matrix = weight.cols != 0;
-            item.rows = matrix ? static_cast<uint64_t>(part.rows) : 1;
-            item.columns = static_cast<uint64_t>(matrix ? weight.cols : part.rows);
-            if (matrix) item.type = matrix_type(item.columns);
-            if (from_gguf_) continue;
-            item.heads = heads(part.tensor);
-            const bool norm = part.tensor.ends_with("norm.weight");
-            if (norm) item.offset = static_cast<float>(source_.config().norm_offset);
-        }
-    }
-
-    keel_dtype matrix_type(uint64_t columns) const {
-        return columns % keel_dtype_block(options_.type) == 0 ? options_.type
-                                                              : keel_dtype{KEEL_DTYPE_F16};
-    }
-
-    // Returns the number of heads if the rows of the tensor have another order in the folder than
-    // in GGUF, else 0.
-    int64_t heads(const std::string &name) const {
-        const ModelConfig &c = source_.config();
-        const gguf::ArchitectureName *row = gguf::find_by_architecture(c.architecture->name);
-        if (row == nullptr || !row->interleaved) return 0;
-        const LayerNames &names = c.architecture->names;
-        if (name.find(fmt::format(".{}.", names.q)) != std::string::npos) return c.heads;
-        return name.find(fmt::format(".{}.", names.k)) != std::string::npos ? c.kv_heads : 0;
-    }
-
-    void add_rope_factors() {
-        const ModelConfig &c = source_.config();
-        const RopeScaling &s = c.rope_scaling;
-        const auto add = [&](std::string_view name, std::vector<float> computed) {
-            Item item;
-            item.name = name;
-            item.tensor = source_.find(name);
-            item.columns = static_cast<uint64_t>(c.rot / 2);
-            if (item.tensor == nullptr && computed.empty()) return;
-            if (item.tensor == nullptr) item.values = std::move(computed);
-            items_.push_back(std::move(item));
-        };
-        const auto floats = [](const std::vector<double> &values) {
-            return std::vector<float>(values.begin(), values.end());
-        };
-        add(gguf::rope_factors_tensor, s.kind == RopeScaling::Kind::llama3
-                                           ? gguf::llama3_factors(c.rope_theta, c.rot, s)
-                                           : std::vector<float>{});
-        if (s.kind != RopeScaling::Kind::longrope) return;
-        add(gguf::long_factors_tensor, floats(s.long_factors));
-        add(gguf::short_factors_tensor, floats(s.factors));
-    }
-
-    static std::vector<int64_t> shape(const Item &item) {
-        if (item.rows == 1 && (item.tensor == nullptr || item.tensor->shape.size() == 1))
-            return {static_cast<int64_t>(item.columns)};
+    static std::vector<int64_t> shape(const ExportItem &item) {
+        const auto rows = static_cast<int64_t>(item.rows_of_one()),
+                   columns = static_cast<int64_t>(item.columns);
+        if (item.is_stack) return {std::ssize(item.tensors), rows, columns};
+        // The router of a shared expert has one row, which GGUF stores as a vector.
+        if (item.rows == 1 && item.type == KEEL_DTYPE_F32) return {columns};
         return {static_cast<int64_t>(item.rows), static_cast<int64_t>(item.columns)};
     }
 
     // Returns the number of the source row that is written as row `row` of the file. Each value of
     // a vector counts as a row.
-    static uint64_t source_row(const Item &item, uint64_t row, uint64_t rows) {
+    static uint64_t source_row(const ExportItem &item, uint64_t row, uint64_t rows) {
         if (item.heads == 0) return row;
         const uint64_t n = rows / static_cast<uint64_t>(item.heads), head = row / n,
                        within = row % n;
         return head * n + within % 2 * (n / 2) + within / 2;
     }
 
-    void read_row(const Item &item, uint64_t row, float *out) const {
-        if (item.tensor == nullptr) {
+    void read_row(const ExportItem &item, uint64_t row, float *out) const {
+        if (item.tensors.empty()) {
             std::copy(item.values.begin(), item.values.end(), out);
             return;
         }
         if (item.rows > 1 || item.heads == 0) {
-            source_.read(*item.tensor, source_row(item, row, item.rows) * item.columns,
+            source_.read(item.tensor_of(row),
+                         source_row(item, row % item.rows_of_one(), item.rows) * item.columns,
                          item.columns, out);
         } else { // a vector: its values are reordered like rows
             std::vector<float> values(item.columns);
-            source_.read(*item.tensor, 0, item.columns, values.data());
+            source_.read(*item.tensors.front(), 0, item.columns, values.data());
             for (uint64_t i = 0; i < item.columns; ++i)
                 out[i] = values[source_row(item, i, item.columns)];
         }
@@ -244,13 +166,16 @@ class Exporter {
 
     // Returns true if type and values stay the same. Then the bytes are copied, because quantizing
     // a block again might give other bytes.
-    bool is_copy(const Item &item) const {
-        return item.tensor != nullptr && item.tensor->packed == 0 &&
-               item.tensor->dtype == item.type && item.offset == 0 &&
-               (item.rows > 1 || keel_dtype_weights_only(item.type) != 0);
+    bool is_copy(const ExportItem &item) const {
+        if (item.tensors.empty() || item.offset != 0) return false;
+        if (item.rows == 1 && keel_dtype_weights_only(item.type) == 0) return false;
+        const auto same = [&](const TensorInfo *t) {
+            return t->packed == 0 && t->dtype == item.type;
+        };
+        return std::all_of(item.tensors.begin(), item.tensors.end(), same);
     }
 
-    Sums write_row(const Item &item, uint64_t row, std::byte *out,
+    Sums write_row(const ExportItem &item, uint64_t row, std::byte *out,
                    std::vector<float> &values) const {
         values.resize(2 * item.columns);
         float *before = values.data(), *after = before + item.columns;
@@ -258,9 +183,8 @@ class Exporter {
         bool held = true;
         if (is_copy(item)) {
             const uint64_t bytes = keel_dtype_row_bytes(item.type, item.columns);
-            std::memcpy(
-                out, source_.bytes(*item.tensor).data() + source_row(item, row, item.rows) * bytes,
-                bytes);
+            const uint64_t from = source_row(item, row % item.rows_of_one(), item.rows);
+            std::memcpy(out, source_.bytes(item.tensor_of(row)).data() + from * bytes, bytes);
         } else {
             held = convert_from_f32(item.type, before, out, item.columns);
         }
@@ -277,14 +201,14 @@ class Exporter {
         return sums;
     }
 
-    [[noreturn]] void refuse_row(const Item &item, uint64_t row) const {
+    [[noreturn]] void refuse_row(const ExportItem &item, uint64_t row) const {
         throw_error(ErrorKind::input,
                     "{}: tensor '{}': row {} holds a value that {} cannot represent (NaN, infinity "
                     "or out of range); try bf16, or check the model with 'keel inspect --verify'",
                     source_.path(), item.name, row, keel_dtype_name(item.type));
     }
 
-    void write(const Item &item) {
+    void write(const ExportItem &item) {
         const uint64_t row_bytes = keel_dtype_row_bytes(item.type, item.columns);
         const uint64_t rows_at_once =
             std::clamp<uint64_t>(piece_bytes / (item.columns * sizeof(float)), 1, item.rows);
@@ -297,12 +221,12 @@ class Exporter {
             advance(item, rows);
         }
         report(item, sums);
-        if (item.tensor != nullptr) source_.drop(*item.tensor);
+        for (const TensorInfo *tensor : item.tensors) source_.drop(*tensor);
     }
 
     // Converts the rows first .. first + rows - 1 of the new file to `out`. The sums are added in
     // the order of the rows, so they do not depend on the threads.
-    Sums convert(const Item &item, uint64_t first, uint64_t rows, std::byte *out) const {
+    Sums convert(const ExportItem &item, uint64_t first, uint64_t rows, std::byte *out) const {
         constexpr uint64_t task_elements = uint64_t{1} << 16;
         const uint64_t row_bytes = keel_dtype_row_bytes(item.type, item.columns);
         const uint64_t per_task = std::max<uint64_t>(1, task_elements / item.columns);
@@ -332,19 +256,19 @@ class Exporter {
         return all;
     }
 
-    void advance(const Item &item, uint64_t rows) {
-        if (item.tensor == nullptr) return;
-        done_ += item.tensor->bytes / item.rows * rows;
+    void advance(const ExportItem &item, uint64_t rows) {
+        if (item.tensors.empty()) return;
+        done_ += item.stored_bytes() / item.rows * rows;
         if (options_.progress) options_.progress(std::min(done_, total_), total_);
     }
 
-    void report(const Item &item, const Sums &sums) {
+    void report(const ExportItem &item, const Sums &sums) {
         TensorError error;
         error.name = item.name;
-        error.from = item.tensor != nullptr ? item.tensor->dtype_name : "computed";
+        error.from = item.tensors.empty() ? "computed" : item.tensors.front()->dtype_name;
         error.to = find_ggml_type(stored_type(item.type))->name;
         error.elements = item.rows * item.columns;
-        error.stored_bytes = item.tensor != nullptr ? item.tensor->bytes : 0;
+        error.stored_bytes = item.stored_bytes();
         error.written_bytes = keel_dtype_row_bytes(item.type, error.elements);
         const auto n = static_cast<double>(error.elements);
         error.rmse = std::sqrt(sums.squared_error / n);
@@ -359,7 +283,7 @@ class Exporter {
     const ExportOptions &options_;
     bool from_gguf_;
     GgufWriter out_;
-    std::vector<Item> items_;
+    std::vector<ExportItem> items_;
     ExportReport report_;
     uint64_t done_ = 0, total_ = 0;
 };

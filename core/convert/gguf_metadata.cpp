@@ -67,6 +67,27 @@ void check_particular(const ModelSource &source, const ArchitectureName &row) {
         cannot_say(source, "a separate output projection in a Gemma model");
 }
 
+// Readers of GGUF know by the architecture whether the weights of experts are normalized.
+void check_experts(const ModelSource &source, const ArchitectureName &row) {
+    const Experts &e = source.config().experts;
+    const bool normalizes = row.name == "qwen3moe" || row.architecture == "MixtralForCausalLM";
+    if (e.count > 0 && e.normalize != normalizes)
+        cannot_say(source, "this value of norm_topk_prob");
+}
+
+void add_experts(const ModelConfig &c, const ArchitectureName &row, const std::string &front,
+                 GgufWriter &out) {
+    const auto number = [&](const char *key, int64_t value) {
+        out.add(front + key, static_cast<uint32_t>(value));
+    };
+    if (c.experts.count == 0) return;
+    number("expert_count", c.experts.count);
+    number("expert_used_count", c.experts.used);
+    if (row.name.starts_with("qwen")) number("expert_feed_forward_length", c.experts.size);
+    if (c.experts.shared_size > 0)
+        number("expert_shared_feed_forward_length", c.experts.shared_size);
+}
+
 void add_rope(const ModelConfig &c, const std::string &front, GgufWriter &out) {
     const auto number = [&](const char *key, double value) {
         out.add(front + key, static_cast<float>(value));
@@ -117,6 +138,7 @@ const ArchitectureName &checked_architecture(const ModelSource &source) {
     const ArchitectureName *row = find_by_architecture(source.config().architecture->name);
     if (row == nullptr) cannot_say(source, source.config().architecture->name);
     check_particular(source, *row);
+    check_experts(source, *row);
     return *row;
 }
 
@@ -146,6 +168,7 @@ void add_model_metadata(const ModelSource &source, keel_dtype type, GgufWriter &
     out.add(front + (c.layer_norm ? "attention.layer_norm_epsilon"
                                   : "attention.layer_norm_rms_epsilon"),
             static_cast<float>(c.rms_norm_eps));
+    add_experts(c, row, front, out);
     add_rope(c, front, out);
     add_scales(c, row, front, out);
     if (c.sliding_window) number("attention.sliding_window", *c.sliding_window);

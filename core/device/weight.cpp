@@ -5,9 +5,9 @@
 namespace keel {
 
 Weight::Weight(std::string name, keel_dtype dtype, int64_t rows, int64_t cols, Sources sources,
-               keel_join join, uint32_t use, uint32_t max_m)
+               keel_join join, uint32_t use, uint32_t max_m, uint32_t experts)
     : name_(std::move(name)), dtype_(dtype), rows_(rows), cols_(cols),
-      make_sources_(std::move(sources)), join_(join), use_(use), max_m_(max_m),
+      make_sources_(std::move(sources)), join_(join), use_(use), max_m_(max_m), experts_(experts),
       shape_(Tensor::shape(dtype, {rows, cols})) {}
 
 void Weight::check(const std::vector<WeightSource> &sources) const {
@@ -91,6 +91,7 @@ bool Weight::prepare_native(Device &device, OnDevice &on) {
     desc.join = join_;
     desc.use = use_;
     desc.max_m = max_m_;
+    desc.experts = experts_;
     const keel_status status =
         device.with_memory([&] { return table.weight_prepare(device.ctx(), &desc, &on.handle); });
     if (status != KEEL_OK) on.handle = nullptr;
@@ -172,8 +173,8 @@ const keel_tensor *Weight::tensor(const Device &device) const {
 }
 
 uint64_t Weight::bytes(const Device &device) const {
-    const OnDevice &on = on_.at(&device);
-    return on.handle != nullptr ? on.info.bytes : on.tensor.bytes();
+    const auto on = on_.find(&device);
+    return on != on_.end() && on->second.handle != nullptr ? on->second.info.bytes : shape_.bytes();
 }
 
 std::string Weight::layout(const Device &device) const {

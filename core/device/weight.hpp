@@ -33,7 +33,7 @@ class Weight {
     using Sources = std::function<std::vector<WeightSource>()>;
 
     Weight(std::string name, keel_dtype dtype, int64_t rows, int64_t cols, Sources sources,
-           keel_join join, uint32_t use, uint32_t max_m);
+           keel_join join, uint32_t use, uint32_t max_m, uint32_t experts = 0);
     ~Weight();
     Weight(const Weight &) = delete;
     Weight &operator=(const Weight &) = delete;
@@ -43,6 +43,9 @@ class Weight {
     int64_t cols() const { return cols_; }
     keel_dtype dtype() const { return dtype_; }
     uint32_t use() const { return use_; }
+    // The number of experts whose rows follow each other; 0: the weight has no experts. See
+    // keel_weight_desc.experts.
+    uint32_t experts() const { return experts_; }
 
     // Prepares the weight on a device. Does nothing if it is already prepared there.
     void prepare(Device &device);
@@ -53,7 +56,9 @@ class Weight {
     const keel_tensor *tensor(const Device &device) const;
     // The shape [rows, cols] without memory, for checks.
     const keel_tensor *shape() const { return shape_.c(); }
-    // The bytes of the weight that a matmul with one row reads.
+    // The bytes of the weight that a matmul with one row reads. For a weight with experts: the
+    // bytes of all experts. If the weight is not prepared on the device, the bytes of its plain
+    // rows.
     uint64_t bytes(const Device &device) const;
     std::string layout(const Device &device) const;
     // Returns the joined rows, in dtype(), as the core keeps them for a backend without its own
@@ -82,6 +87,7 @@ class Weight {
     keel_join join_;
     uint32_t use_;
     uint32_t max_m_;
+    uint32_t experts_;
     Tensor shape_;
     std::map<const Device *, OnDevice> on_;
 };

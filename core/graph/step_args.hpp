@@ -15,6 +15,10 @@ inline keel_embed_args embed_args(const ModelConfig &c, const Tensor &ids, const
     return a;
 }
 
+// Returns true if the op that computes the result of attention or feed-forward also adds it to the
+// residual stream. Otherwise other ops follow: a norm, or an addition with a factor.
+inline bool adds_directly(const ModelConfig &c) { return !c.post_norms && c.residual_scale == 1; }
+
 inline keel_op norm_op(const ModelConfig &c) {
     return c.layer_norm ? KEEL_OP_LAYER_NORM : KEEL_OP_RMS_NORM;
 }
@@ -76,6 +80,39 @@ inline keel_gate_args gate_args(const ModelConfig &c, const Tensor &gate, const 
     a.gate = gate.c();
     a.up = up.c();
     a.out = out.c();
+    return a;
+}
+
+// With softmax scores.
+inline keel_choose_experts_args choose_args(const Experts &e, const Tensor &logits,
+                                            const Tensor &index, const Tensor &weights) {
+    keel_choose_experts_args a = {KEEL_HEADER(keel_choose_experts_args)};
+    a.features = e.normalize ? KEEL_CHOOSE_NORMALIZE : 0;
+    a.logits = logits.c();
+    a.index = index.c();
+    a.weights = weights.c();
+    a.scale = 1;
+    return a;
+}
+
+// out = the product of each chosen expert.
+inline keel_expert_matmul_args expert_args(int64_t experts, const Tensor &x, const Tensor &index,
+                                           const Tensor &out) {
+    keel_expert_matmul_args a = {KEEL_HEADER(keel_expert_matmul_args)};
+    a.x = x.c();
+    a.index = index.c();
+    a.out = out.c();
+    a.experts = experts;
+    return a;
+}
+
+// out = the weighted sum of the products, or out += this sum.
+inline keel_expert_matmul_args expert_sum_args(int64_t experts, const Tensor &x,
+                                               const Tensor &index, const Tensor &weights,
+                                               const Tensor &out, bool accumulate) {
+    keel_expert_matmul_args a = expert_args(experts, x, index, out);
+    a.features = KEEL_EXPERTS_SUM | (accumulate ? KEEL_EXPERTS_ACCUMULATE : 0);
+    a.weights = weights.c();
     return a;
 }
 

@@ -78,13 +78,16 @@ void StepProgram::check_end(size_t at, bool without_logits) const {
     throw_error(ErrorKind::internal, "a step ran {} ops of {} planned ops", at, ops_.size());
 }
 
-const keel_tensor *residual_after(const PlannedOp &op, const keel_op_args *args) {
+const keel_tensor *residual_after(const ModelConfig &config, const PlannedOp &op,
+                                  const keel_op_args *args) {
     switch (op.tag().role) {
     case Role::embed: return reinterpret_cast<const keel_embed_args *>(args)->out;
     case Role::ffn_add: return reinterpret_cast<const keel_elementwise_args *>(args)->out;
-    case Role::down: { // this op adds to the residual stream if no op comes between
-        const auto &a = *reinterpret_cast<const keel_matmul_args *>(args);
-        return (a.features & KEEL_MATMUL_ACCUMULATE) != 0 ? a.out : nullptr;
+    case Role::down: {
+        if (!adds_directly(config)) return nullptr;
+        if (op.op() == KEEL_OP_EXPERT_MATMUL)
+            return reinterpret_cast<const keel_expert_matmul_args *>(args)->out;
+        return reinterpret_cast<const keel_matmul_args *>(args)->out;
     }
     default: return nullptr;
     }

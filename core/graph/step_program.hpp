@@ -23,12 +23,35 @@ struct RowRange {
 
 // The rows of the workspace that a step of m tokens uses.
 struct StepRows {
-    StepRows(const Workspace &w, uint32_t m, int64_t intermediate)
+    StepRows(const Workspace &w, uint32_t m)
         : ids(w.ids.rows(0, m)), x(w.x.rows(0, m)), h(w.h.rows(0, m)), qkv(w.qkv.rows(0, m)),
-          attention(w.attention.rows(0, m)), gate_up(w.gate_up.rows(0, m)),
-          gate(gate_up.columns(0, intermediate)), up(gate_up.columns(intermediate, intermediate)),
-          act(w.act.rows(0, m)) {}
+          attention(w.attention.rows(0, m)) {
+        if (!w.gate_up.empty()) {
+            const int64_t intermediate = w.act.dim(1);
+            gate_up = w.gate_up.rows(0, m);
+            gate = gate_up.columns(0, intermediate);
+            up = gate_up.columns(intermediate, intermediate);
+            act = w.act.rows(0, m);
+        }
+    }
     Tensor ids, x, h, qkv, attention, gate_up, gate, up, act;
+};
+
+// The rows of the workspace for a feed-forward with experts.
+struct ExpertRows {
+    ExpertRows(const Workspace &w, const Experts &e, int64_t m)
+        : router(w.router.rows(0, m)), chosen(w.chosen.rows(0, m)),
+          weights(w.chosen_weights.rows(0, m)),
+          gate_up(w.expert_gate_up.rows(0, m).reshape({m, e.used, 2 * e.size})),
+          act(w.expert_act.rows(0, m).reshape({m, e.used, e.size})) {
+        const Tensor pairs = w.expert_gate_up.rows(0, m).reshape({m * e.used, 2 * e.size});
+        gates = pairs.columns(0, e.size);
+        ups = pairs.columns(e.size, e.size);
+        acts = w.expert_act.rows(0, m).reshape({m * e.used, e.size});
+    }
+    Tensor router, chosen, weights;
+    Tensor gate_up, act;     // [m, used, ...]
+    Tensor gates, ups, acts; // the same memory, [m * used, size]
 };
 
 inline OpTag layer_tag(const Decoder &d, size_t layer, Role role) {
@@ -75,8 +98,30 @@ void walk_parts(OpTag tag, RowParts &parts, const Tensor &x, const Tensor &bias,
     }
 }
 
-// The product with a matrix whose result is added to the residual stream. Some models first
-// normalize the result (post_norms) or multiply it by a number (residual_scale).
+// Adds the result of attention or feed-forward to the residual stream. Some models first normalize
+// the result (post_norms) or multiply it by a number (residual_scale). Then the result is in h.
+// Otherwise the op that computes the result also adds it, and no op is left to do here.
+struct ResidualAdd {
+    Role norm, add;
+    const Tensor &norm_weight;
+};
+
+template <typename Hand>
+void walk_add(const Decoder &d, const StepRows &rows, size_t layer, const ResidualAdd &r,
+              Hand &hand) {
+    const ModelConfig &c = d.config();
+    if (adds_directly(c)) return;
+    if (c.post_norms)
+        hand(layer_tag(d, layer, r.norm), norm_op(c), norm_args(c, rows.h, r.norm_weight, rows.h));
+    if (c.residual_scale == 1) {
+        hand(layer_tag(d, layer, r.add), KEEL_OP_ADD, add_args(rows.x, rows.h));
+    } else {
+        hand(layer_tag(d, layer, r.add), KEEL_OP_SCALED_ADD,
+             scaled_add_args(rows.x, rows.h, c.residual_scale));
+    }
+}
+
+// The product with a matrix whose result is added to the residual stream.
 struct ResidualProduct {
     Role product, norm, add;
     Weight *weight;
@@ -86,19 +131,10 @@ struct ResidualProduct {
 template <typename Hand>
 void walk_residual(const Decoder &d, const StepRows &rows, size_t layer, const Tensor &x,
                    const ResidualProduct &p, Hand &hand) {
-    const ModelConfig &c = d.config();
-    const bool is_direct = !c.post_norms && c.residual_scale == 1;
+    const bool is_direct = adds_directly(d.config());
     hand(layer_tag(d, layer, p.product), KEEL_OP_MATMUL,
          matmul_args(x, p.bias, is_direct ? rows.x : rows.h, is_direct), p.weight);
-    if (is_direct) return;
-    if (c.post_norms)
-        hand(layer_tag(d, layer, p.norm), norm_op(c), norm_args(c, rows.h, p.norm_weight, rows.h));
-    if (c.residual_scale == 1) {
-        hand(layer_tag(d, layer, p.add), KEEL_OP_ADD, add_args(rows.x, rows.h));
-    } else {
-        hand(layer_tag(d, layer, p.add), KEEL_OP_SCALED_ADD,
-             scaled_add_args(rows.x, rows.h, c.residual_scale));
-    }
+    walk_add(d, rows, layer, {p.norm, p.add, p.norm_weight}, hand);
 }
 
 // The norms on queries and keys that are computed over all heads together. Norms on single heads
@@ -112,8 +148,70 @@ void walk_joint_norms(const Decoder &d, const StepRows &rows, size_t layer, Hand
     hand(layer_tag(d, layer, Role::k_norm), KEEL_OP_RMS_NORM, norm_args(c, k, w.k_norm, k));
 }
 
+// The expert that all tokens use, up to its last product. The ops of experts multiply the result of
+// the last product by a sigmoid: there is one expert, and its weight is the sigmoid of its logit.
 template <typename Hand>
-void walk_layer(const Decoder &d, const StepRows &rows, size_t layer, Hand &hand) {
+void walk_shared_expert(const Decoder &d, const Workspace &space, const StepRows &rows,
+                        size_t layer, const Tensor &in, Hand &hand) {
+    const ModelConfig &c = d.config();
+    LayerWeights &w = d.layer(layer);
+    const auto tag = [&](Role role) { return layer_tag(d, layer, role); };
+    const int64_t m = in.dim(0);
+    const Tensor logit = space.shared_logit.rows(0, m), weight = space.shared_weight.rows(0, m),
+                 index = space.shared_index.rows(0, m);
+    walk_parts(tag(Role::shared_gate_up), w.gate_up, in, {}, rows.gate_up, hand);
+    hand(tag(Role::shared_activation), activation_op(c),
+         gate_args(c, rows.gate, rows.up, rows.act));
+    hand(tag(Role::shared_router), KEEL_OP_MATMUL, matmul_args(in, {}, logit),
+         w.shared_router.get());
+    keel_choose_experts_args choice = choose_args({}, logit, index, weight);
+    choice.features = KEEL_CHOOSE_SIGMOID;
+    hand(tag(Role::shared_choice), KEEL_OP_CHOOSE_EXPERTS, choice);
+}
+
+// A feed-forward that is a mixture of experts, after its norm. `in` is its input. If the result is
+// not added directly, the result is written to h. h can be the input, so the products that write
+// the result come last.
+template <typename Hand>
+void walk_experts(const Decoder &d, const Workspace &space, const StepRows &rows, size_t layer,
+                  const Tensor &in, Hand &hand) {
+    const ModelConfig &c = d.config();
+    LayerWeights &w = d.layer(layer);
+    const auto tag = [&](Role role) { return layer_tag(d, layer, role); };
+    const Experts &e = c.experts;
+    const int64_t m = in.dim(0);
+    const ExpertRows r(space, e, m);
+    const bool has_shared = e.shared_size > 0, is_direct = adds_directly(c);
+    if (has_shared) walk_shared_expert(d, space, rows, layer, in, hand);
+    hand(tag(Role::router), KEEL_OP_MATMUL, matmul_args(in, {}, r.router), w.router.get());
+    hand(tag(Role::choose_experts), KEEL_OP_CHOOSE_EXPERTS,
+         choose_args(e, r.router, r.chosen, r.weights));
+    const Tensor x = in.reshape({m, 1, c.hidden_size});
+    OpTag part = tag(Role::gate_up);
+    for (size_t i = 0; i < w.expert_gate_up.size(); ++i) {
+        const int64_t n = w.expert_gate_up[i]->rows() / e.count;
+        part.part = static_cast<uint8_t>(i);
+        hand(part, KEEL_OP_EXPERT_MATMUL,
+             expert_args(e.count, x, r.chosen, r.gate_up.columns(static_cast<int64_t>(i) * n, n)),
+             w.expert_gate_up[i].get());
+    }
+    hand(tag(Role::activation), activation_op(c), gate_args(c, r.gates, r.ups, r.acts));
+    const Tensor &out = is_direct ? rows.x : rows.h;
+    if (has_shared)
+        hand(tag(Role::shared_down), KEEL_OP_EXPERT_MATMUL,
+             expert_sum_args(1, rows.act.reshape({m, 1, rows.act.dim(1)}),
+                             space.shared_index.rows(0, m), space.shared_weight.rows(0, m), out,
+                             is_direct),
+             w.down.get());
+    hand(tag(Role::down), KEEL_OP_EXPERT_MATMUL,
+         expert_sum_args(e.count, r.act, r.chosen, r.weights, out, is_direct || has_shared),
+         w.expert_down.get());
+    walk_add(d, rows, layer, {Role::post_ffn_norm, Role::ffn_add, w.post_ffn_norm}, hand);
+}
+
+template <typename Hand>
+void walk_layer(const Decoder &d, const Workspace &space, const StepRows &rows, size_t layer,
+                Hand &hand) {
     const ModelConfig &c = d.config();
     LayerWeights &w = d.layer(layer);
     const auto tag = [&](Role role) { return layer_tag(d, layer, role); };
@@ -129,6 +227,7 @@ void walk_layer(const Decoder &d, const StepRows &rows, size_t layer, Hand &hand
                   hand);
     if (c.pre_norms && !c.parallel_blocks) // with parallel blocks, h still has the norm of x
         hand(tag(Role::ffn_norm), norm_op(c), norm_args(c, rows.x, w.ffn_norm, rows.h));
+    if (c.experts.count > 0) return walk_experts(d, space, rows, layer, in, hand);
     walk_parts(tag(Role::gate_up), w.gate_up, in, w.gate_up_bias, rows.gate_up, hand);
     hand(tag(Role::activation), activation_op(c), gate_args(c, rows.gate, rows.up, rows.act));
     walk_residual(d, rows, layer, rows.act,
@@ -158,12 +257,12 @@ void walk_output(const Decoder &d, const Workspace &w, std::span<const RowRange>
 template <typename Hand>
 void walk_step(const Decoder &d, const Workspace &w, uint32_t m, std::span<const RowRange> logits,
                Hand &hand) {
-    const StepRows rows(w, m, d.config().intermediate_size);
+    const StepRows rows(w, m);
     if (d.has_embedding()) {
         hand({.role = Role::embed}, KEEL_OP_EMBED, embed_args(d.config(), rows.ids, rows.x),
              &d.weights().embedding());
     }
-    for (size_t layer = 0; layer < d.layers(); ++layer) walk_layer(d, rows, layer, hand);
+    for (size_t layer = 0; layer < d.layers(); ++layer) walk_layer(d, w, rows, layer, hand);
     walk_output(d, w, logits, hand);
 }
 
@@ -230,7 +329,8 @@ class StepProgram {
 };
 
 // The residual stream after an op, f32 [m, hidden], if the op is the embedding or the last of a
-// layer. NULL for other ops.
-const keel_tensor *residual_after(const PlannedOp &op, const keel_op_args *args);
+// layer. NULL for other ops. `config` is the config of the op's model.
+const keel_tensor *residual_after(const ModelConfig &config, const PlannedOp &op,
+                                  const keel_op_args *args);
 
 } // namespace keel

@@ -2,64 +2,15 @@
 
 #include "base/error.hpp"
 #include "base/log.hpp"
+#include "graph/weight_sources.hpp"
 #include "model/model_tensors.hpp"
 #include "platform/memory.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 
 namespace keel {
-
-namespace {
-
-// Buffers for the conversion of matrices. They are reused, because allocating fresh memory costs
-// more than writing the converted matrix to it. Not thread-safe.
-class ConversionMemory {
-  public:
-    // Returns a buffer of at least `bytes` bytes that no one else uses. Throws as PageBuffer does.
-    std::shared_ptr<PageBuffer> take(uint64_t bytes, const std::string &what) {
-        for (const auto &buffer : buffers_) {
-            if (buffer.use_count() == 1 && buffer->size() >= bytes) return buffer;
-        }
-        // limit for the parts of one weight; a buffer that a device reads in place leaves the list
-        constexpr size_t most = 8;
-        // drops the free buffers, because all of them are too small
-        std::erase_if(buffers_, [](const auto &buffer) { return buffer.use_count() == 1; });
-        if (buffers_.size() >= most) buffers_.erase(buffers_.begin());
-        return buffers_.emplace_back(std::make_shared<PageBuffer>(bytes, what));
-    }
-
-  private:
-    std::vector<std::shared_ptr<PageBuffer>> buffers_;
-};
-
-// Returns a matrix in the type `dtype`: in place in its mapping, or converted to new memory. If
-// `reused` is not NULL, the memory comes from `reused`. Throws as ModelSource::convert() does.
-WeightSource matrix_source(const std::shared_ptr<const ModelSource> &source,
-                           const TensorInfo &tensor, keel_dtype dtype, const ParallelFor &parallel,
-                           ConversionMemory *reused) {
-    const int64_t rows = tensor.shape[0], cols = tensor.shape[1];
-    const MappedFile &file = source->file(tensor);
-    if (source->in_place(tensor, dtype)) {
-        return {source, file.bytes().data(), file.size(), tensor.offset, dtype, rows, cols};
-    }
-    const std::string what = fmt::format("{}: {}", file.path(), tensor.name);
-    if (cols % keel_dtype_block(dtype) != 0) {
-        throw_error(
-            ErrorKind::input,
-            "{}: rows of {} elements cannot be stored as {}: expected a multiple of {} elements",
-            what, cols, keel_dtype_name(dtype), keel_dtype_block(dtype));
-    }
-    const uint64_t size =
-        static_cast<uint64_t>(rows) * keel_dtype_row_bytes(dtype, static_cast<uint64_t>(cols));
-    auto memory =
-        reused != nullptr ? reused->take(size, what) : std::make_shared<PageBuffer>(size, what);
-    source->convert(tensor, dtype, memory->data(), parallel);
-    const void *data = memory->data();
-    return {std::shared_ptr<const void>(memory, data), data, size, 0, dtype, rows, cols};
-}
-
-} // namespace
 
 // Takes tensors from the source one after the other, in the order of the layers.
 class ModelWeights::Loader {
@@ -80,19 +31,23 @@ class ModelWeights::Loader {
             tensors.push_back(&source_->expect(part.tensor, {part.rows, cols}));
         }
         const keel_dtype dtype =
-            loaded_dtype(*tensors.front(), options_.dtype, options_.weight_dtypes);
+            weight_parts.as_f32
+                ? keel_dtype{KEEL_DTYPE_F32}
+                : loaded_dtype(*tensors.front(), options_.dtype, options_.weight_dtypes);
         // A fallback device can call `make` after this loader and its memory are destroyed.
         const std::weak_ptr<ConversionMemory> reused = memory_;
         const auto make = [source = source_, tensors, dtype, parallel = options_.parallel, reused] {
-            std::vector<WeightSource> sources;
             const auto memory = reused.lock();
-            for (const TensorInfo *tensor : tensors)
-                sources.push_back(matrix_source(source, *tensor, dtype, parallel, memory.get()));
-            return sources;
+            return weight_sources(source, tensors, dtype, parallel, memory.get());
         };
-        auto weight = std::make_unique<Weight>(name, dtype, rows, cols, make, KEEL_JOIN_ROWS, use,
-                                               options_.max_m);
-        weight->prepare(executor_.device());
+        auto weight =
+            std::make_unique<Weight>(name, dtype, rows, cols, make, KEEL_JOIN_ROWS, use,
+                                     options_.max_m, static_cast<uint32_t>(weight_parts.experts));
+        // A device without the op never reads a weight with experts. The weight is prepared on the
+        // device on which the op runs.
+        const Device &device = executor_.device();
+        if (weight_parts.experts == 0 || has_op(device.table(), KEEL_OP_EXPERT_MATMUL))
+            weight->prepare(executor_.device());
         // Some pages of the file are not read in place by any device. Gives these pages back to the
         // system.
         for (const TensorInfo *tensor : tensors) {
@@ -125,6 +80,39 @@ class ModelWeights::Loader {
         }
         flush();
         return parts;
+    }
+
+    // Returns the weights of all experts' gate and up: one weight, or two if their types differ.
+    RowParts expert_rows(const std::string &name, const WeightParts &all) {
+        RowParts parts;
+        if (all.empty()) return parts;
+        const WeightParts gate = expert_parts(all, 0, 1), up = expert_parts(all, 1, 1);
+        const std::string gate_type = type_of_all(gate), up_type = type_of_all(up);
+        if (gate_type == up_type) {
+            parts.push_back(matrix(name, all, KEEL_USE_EXPERTS));
+        } else {
+            parts.push_back(matrix(name, gate, KEEL_USE_EXPERTS));
+            parts.push_back(matrix(name + ", part 2", up, KEEL_USE_EXPERTS));
+        }
+        return parts;
+    }
+
+    // Returns the type in which all experts of a matrix are stored. Throws Error(input) if they
+    // have different types, because a weight has one type.
+    std::string type_of_all(const WeightParts &all) {
+        const auto stored = [&](const WeightParts::Part &part) -> const TensorInfo & {
+            return source_->expect(part.tensor, {part.rows, all.cols});
+        };
+        const std::string &type = stored(all.parts.front()).dtype_name;
+        for (const WeightParts::Part &part : all.parts) {
+            const TensorInfo &tensor = stored(part);
+            if (tensor.dtype_name != type)
+                throw_error(ErrorKind::input,
+                            "{}: tensor '{}': expected {}, the type of this matrix in the first "
+                            "expert, found {}",
+                            source_->file(tensor).path(), part.tensor, type, tensor.dtype_name);
+        }
+        return type;
     }
 
     // Joins f32 vectors to one tensor, adds `offset` to each element, and multiplies it by `scale`.
@@ -165,9 +153,19 @@ class ModelWeights::Loader {
         l.ffn_norm = norm(parts.ffn_norm);
         l.gate_up = row_parts(name + "gate_up", parts.gate_up);
         l.gate_up_bias = vectors(parts.gate_up_bias);
-        l.down = matrix(name + "down", parts.down);
+        // The ops of experts multiply the result of a shared expert by a number.
+        WeightParts down = parts.down;
+        const bool is_shared = !parts.shared_router.empty();
+        down.experts = is_shared ? 1 : 0;
+        l.down = matrix(name + "down", down, is_shared ? KEEL_USE_EXPERTS : KEEL_USE_MATMUL);
         l.down_bias = vectors(parts.down_bias);
         l.post_ffn_norm = norm(parts.post_ffn_norm);
+        if (parts.router.empty()) return;
+        l.router = matrix(name + "router", parts.router);
+        l.expert_gate_up = expert_rows(name + "expert gate_up", parts.expert_gate_up);
+        (void)type_of_all(parts.expert_down);
+        l.expert_down = matrix(name + "expert down", parts.expert_down, KEEL_USE_EXPERTS);
+        l.shared_router = matrix(name + "shared router", parts.shared_router);
     }
 
   private:
@@ -192,6 +190,10 @@ std::vector<Weight *> LayerWeights::matrices() const {
     add(attention_out);
     std::for_each(gate_up.begin(), gate_up.end(), add);
     add(down);
+    add(router);
+    std::for_each(expert_gate_up.begin(), expert_gate_up.end(), add);
+    add(expert_down);
+    add(shared_router);
     return all;
 }
 
@@ -199,17 +201,28 @@ WeightBytes weight_bytes(const ModelSource &source, const LoadOptions &options) 
     const ModelConfig &c = source.config();
     const LayerRange part = options.part.value_or(LayerRange{0, c.layers});
     WeightBytes bytes;
+    uint64_t loaded = 0; // by the last call of add()
     const auto add = [&](const WeightParts &weight) {
+        loaded = 0;
         for (const WeightParts::Part &p : weight.parts) {
             const TensorInfo *tensor = source.find(p.tensor);
             if (tensor == nullptr) continue;
             bytes.stored += tensor->bytes;
-            bytes.loaded += loaded_bytes(*tensor, options.dtype, options.weight_dtypes);
+            loaded += weight.as_f32 ? static_cast<uint64_t>(tensor->elements()) * sizeof(float)
+                                    : loaded_bytes(*tensor, options.dtype, options.weight_dtypes);
         }
+        bytes.loaded += loaded;
+        if (weight.cols == 0) return;
+        bytes.per_token += weight.experts == 0 ? loaded
+                                               : loaded / static_cast<uint64_t>(c.experts.count) *
+                                                     static_cast<uint64_t>(c.experts.used);
     };
     const ModelParts model = model_parts(c);
     const bool ends = part.end == c.layers, is_tied = model.output.empty();
-    if (part.first == 0 || (ends && is_tied)) add(model.embedding);
+    if (part.first == 0 || (ends && is_tied)) {
+        add(model.embedding);
+        if (!ends || !is_tied) bytes.per_token -= loaded; // a decode step reads one row
+    }
     if (ends) {
         add(model.final_norm);
         add(model.output);
@@ -259,17 +272,31 @@ ModelWeights::ModelWeights(Executor &executor, std::shared_ptr<const ModelSource
     output_ = load.matrix("output", model.output);
 }
 
-uint64_t ModelWeights::bytes_per_token(const Device &device) const {
+uint64_t ModelWeights::bytes_per_token(const Device &device, uint32_t tokens) const {
     uint64_t bytes = has_output() ? (output_ ? *output_ : *embedding_).bytes(device) : 0;
+    const Experts &e = config().experts;
+    const double share =
+        e.count == 0 ? 1 : static_cast<double>(e.used) / static_cast<double>(e.count);
+    const double read = tokens == 1 ? share : 1 - std::pow(1 - share, tokens); // of the experts
     for (const LayerWeights &l : layers_) {
-        for (const Weight *w : l.matrices()) bytes += w->bytes(device);
+        for (const Weight *w : l.matrices()) {
+            const auto all = w->bytes(device);
+            bytes += w->experts() <= 1
+                         ? all
+                         : static_cast<uint64_t>(std::llround(static_cast<double>(all) * read));
+        }
     }
     return bytes;
 }
 
 uint64_t ModelWeights::bytes(const Device &device) const {
-    const bool counted = tied_output_ || embedding_ == nullptr;
-    return bytes_per_token(device) + (counted ? 0 : embedding_->bytes(device));
+    uint64_t bytes = 0;
+    if (embedding_) bytes += embedding_->bytes(device);
+    if (output_) bytes += output_->bytes(device);
+    for (const LayerWeights &l : layers_) {
+        for (const Weight *w : l.matrices()) bytes += w->bytes(device);
+    }
+    return bytes;
 }
 
 std::string ModelWeights::dtype_name() const {
@@ -277,7 +304,9 @@ std::string ModelWeights::dtype_name() const {
     if (embedding_) names.insert(keel_dtype_name(embedding_->dtype()));
     if (output_) names.insert(keel_dtype_name(output_->dtype()));
     for (const LayerWeights &l : layers_) {
-        for (const Weight *w : l.matrices()) names.insert(keel_dtype_name(w->dtype()));
+        for (const Weight *w : l.matrices())
+            if (w != l.router.get() && w != l.shared_router.get()) // these are always f32
+                names.insert(keel_dtype_name(w->dtype()));
     }
     return fmt::format("{}", fmt::join(names, ", "));
 }

@@ -38,9 +38,10 @@ struct LoadOptions {
 };
 
 // The bytes that loading with these options reads from files (`stored`), and the bytes of the
-// loaded matrices in the chosen dtype (`loaded`).
+// loaded matrices in the chosen dtype (`loaded`). `per_token`: the bytes of matrices that a decode
+// step reads.
 struct WeightBytes {
-    uint64_t stored = 0, loaded = 0;
+    uint64_t stored = 0, loaded = 0, per_token = 0;
 };
 WeightBytes weight_bytes(const ModelSource &source, const LoadOptions &options);
 
@@ -67,6 +68,12 @@ struct LayerWeights {
     std::unique_ptr<Weight> down;          // [hidden, intermediate]
     Tensor down_bias;                      // f32 [hidden], or empty
     Tensor post_ffn_norm;                  // f32 [hidden], or empty
+    // With experts. Then gate_up and down are those of the shared expert, or empty.
+    std::unique_ptr<Weight> router;        // [experts, hidden]
+    RowParts expert_gate_up;               // for each expert: rows of gate, then of up. Two weights
+                                           // if the types differ: all gates, then all ups
+    std::unique_ptr<Weight> expert_down;   // for each expert: [hidden, size]
+    std::unique_ptr<Weight> shared_router; // [1, hidden]
 
     std::vector<Weight *> matrices() const; // all matrices of the layer
 };
@@ -90,9 +97,11 @@ class ModelWeights {
     Weight &output() { return output_ ? *output_ : *embedding_; }
     const Tensor &final_norm() const { return final_norm_; } // f32 [hidden]
     LayerWeights &layer(size_t i) { return layers_[i]; }     // layer i of the loaded layers
-    // Bytes of the matrices that a decode step reads. The bandwidth in reports is computed from
-    // this number.
-    uint64_t bytes_per_token(const Device &device) const;
+    // Bytes of the matrices that a decode step of this many tokens reads. The bandwidth in reports
+    // is computed from this number. With experts, a step reads each expert that a token of the step
+    // chooses. The number of these experts is an estimate: the choices of the tokens are
+    // independent, and all experts are equally likely.
+    uint64_t bytes_per_token(const Device &device, uint32_t tokens = 1) const;
     uint64_t bytes(const Device &device) const; // bytes on the device
     std::string dtype_name() const; // types of the matrices: "q8_0"; "bf16, f32" if they differ
 

@@ -7,9 +7,23 @@
 namespace keel {
 namespace {
 
-constexpr std::array tensors = {&Workspace::ids,     &Workspace::positions, &Workspace::x,
-                                &Workspace::h,       &Workspace::qkv,       &Workspace::attention,
-                                &Workspace::gate_up, &Workspace::act,       &Workspace::logits};
+constexpr std::array tensors = {&Workspace::ids,
+                                &Workspace::positions,
+                                &Workspace::x,
+                                &Workspace::h,
+                                &Workspace::qkv,
+                                &Workspace::attention,
+                                &Workspace::gate_up,
+                                &Workspace::act,
+                                &Workspace::logits,
+                                &Workspace::router,
+                                &Workspace::chosen,
+                                &Workspace::chosen_weights,
+                                &Workspace::expert_gate_up,
+                                &Workspace::expert_act,
+                                &Workspace::shared_logit,
+                                &Workspace::shared_weight,
+                                &Workspace::shared_index};
 
 } // namespace
 
@@ -17,9 +31,24 @@ Workspace::Workspace(const ModelConfig &c, keel_dtype A, int64_t m, int64_t logi
     : ids(Tensor::shape(KEEL_DTYPE_I32, {m})), positions(ids),
       x(Tensor::shape(KEEL_DTYPE_F32, {m, c.hidden_size})), h(Tensor::shape(A, {m, c.hidden_size})),
       qkv(Tensor::shape(A, {m, c.q_size() + 2 * c.kv_size()})),
-      attention(Tensor::shape(A, {m, c.q_size()})),
-      gate_up(Tensor::shape(A, {m, 2 * c.intermediate_size})),
-      act(Tensor::shape(A, {m, c.intermediate_size})) {
+      attention(Tensor::shape(A, {m, c.q_size()})) {
+    const Experts &e = c.experts;
+    const int64_t ordinary = e.count == 0 ? c.intermediate_size : e.shared_size;
+    if (ordinary > 0) {
+        gate_up = Tensor::shape(A, {m, 2 * ordinary});
+        act = Tensor::shape(A, {m, ordinary});
+    }
+    if (e.count > 0) {
+        router = Tensor::shape(KEEL_DTYPE_F32, {m, e.count});
+        chosen = Tensor::shape(KEEL_DTYPE_I32, {m, e.used});
+        chosen_weights = Tensor::shape(KEEL_DTYPE_F32, {m, e.used});
+        expert_gate_up = Tensor::shape(A, {m, e.used * 2 * e.size});
+        expert_act = Tensor::shape(A, {m, e.used * e.size});
+    }
+    if (e.shared_size > 0) {
+        shared_logit = shared_weight = Tensor::shape(KEEL_DTYPE_F32, {m, 1});
+        shared_index = Tensor::shape(KEEL_DTYPE_I32, {m, 1});
+    }
     if (logit_rows > 0) logits = Tensor::shape(KEEL_DTYPE_F32, {logit_rows, c.vocab_size});
 }
 

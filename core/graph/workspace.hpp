@@ -23,7 +23,16 @@ class Workspace {
     Tensor attention; // A [m, q_size]
     Tensor gate_up;   // A [m, 2 * intermediate]
     Tensor act;       // A [m, intermediate]
-    Tensor logits;    // f32 [logit_rows, vocab]
+    // With experts. Then gate_up and act are those of the shared expert, or empty.
+    Tensor router;         // f32 [m, experts]
+    Tensor chosen;         // i32 [m, used experts]
+    Tensor chosen_weights; // f32 [m, used experts]
+    Tensor expert_gate_up; // A [m, used experts * 2 * size of an expert]
+    Tensor expert_act;     // A [m, used experts * size of an expert]
+    // With a shared expert, which is "chosen" with the sigmoid of its logit as weight.
+    Tensor shared_logit, shared_weight; // f32 [m, 1]
+    Tensor shared_index;                // i32 [m, 1]
+    Tensor logits;                      // f32 [logit_rows, vocab]
 };
 
 } // namespace keel

@@ -53,6 +53,14 @@ struct LayerNames {
     // Tensors that hold the rows of several matrices, one after the other. Empty: each matrix is a
     // tensor.
     std::string_view qkv, gate_up;
+    // Mixture of experts. The matrices of expert 3 are "mlp.experts.3.gate_proj" and so on.
+    std::string_view router = {}; // empty: the architecture has no experts
+    std::string_view experts = "mlp.experts";
+    std::string_view expert_gate = "gate_proj", expert_up = "up_proj", expert_down = "down_proj";
+    std::string_view shared_router = "mlp.shared_expert_gate";
+    std::string_view shared_gate = "mlp.shared_expert.gate_proj",
+                     shared_up = "mlp.shared_expert.up_proj",
+                     shared_down = "mlp.shared_expert.down_proj";
 };
 
 // A model architecture that Keel can run. It describes how the architecture's config.json is read.

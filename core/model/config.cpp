@@ -104,12 +104,15 @@ void read_tokens(const ConfigReader &in, ModelConfig &config) {
                          config.eos_ids.end());
 }
 
-// Refuses a config with experts, because no supported architecture has experts. Without this check
-// the model would run and generate nonsense.
-void check_dense(const ConfigReader &in) {
+// Refuses a config with experts if its architecture has none. Without this check the model would
+// run and generate nonsense.
+void check_dense(const ConfigReader &in, const Architecture &architecture) {
+    if (!architecture.names.router.empty()) return;
     for (const char *key : {"num_experts", "num_local_experts", "n_routed_experts"}) {
         if (in.integer(key, 0, max_heads, 0) > 1)
-            in.fail(key, "a mixture of experts is not supported; expected a dense model");
+            in.fail(key, fmt::format("a mixture of experts is not supported for {}; expected a "
+                                     "dense model",
+                                     architecture.name));
     }
 }
 
@@ -144,12 +147,13 @@ double ModelConfig::attention_scale() const {
         1 / std::sqrt(query_scalar.value_or(static_cast<double>(head_dim))));
 }
 
-uint64_t ModelConfig::parameter_count() const {
-    // For values in the ranges above, each product is below 2^46 and the sum below 2^60.
+uint64_t ModelConfig::parameters(int64_t counted_experts) const {
+    // For values in the ranges above, each product is below 2^46 and the sum below 2^60. With
+    // experts, the number may be larger.
     const int64_t attention = hidden_size * (2 * q_size() + 2 * kv_size());
     const int64_t attention_biases =
         (qkv_bias ? q_size() + 2 * kv_size() : 0) + (attention_out_bias ? hidden_size : 0);
-    const int64_t mlp = 3 * hidden_size * intermediate_size;
+    const int64_t mlp = 3 * hidden_size * (experts.count == 0 ? intermediate_size : 0);
     const int64_t mlp_biases = mlp_bias ? 2 * intermediate_size + hidden_size : 0;
     const int64_t blocks = (pre_norms ? (parallel_blocks ? 1 : 2) : 0) + (post_norms ? 2 : 0);
     const int64_t norms = blocks * hidden_size + (qk_norm_joint ? q_size() + kv_size()
@@ -157,7 +161,14 @@ uint64_t ModelConfig::parameter_count() const {
                                                                 : 0);
     const int64_t layer = attention + attention_biases + mlp + mlp_biases + norms;
     const int64_t embeddings = vocab_size * hidden_size * (tied_embeddings ? 1 : 2);
-    return static_cast<uint64_t>(layers * layer + embeddings + hidden_size);
+    const auto dense = static_cast<uint64_t>(layers * layer + embeddings + hidden_size);
+    if (experts.count == 0) return dense;
+    const int64_t shared = experts.shared_size == 0 ? 0 : 3 * experts.shared_size + 1;
+    const __int128 each =
+        static_cast<__int128>(hidden_size) *
+        (3 * static_cast<__int128>(counted_experts) * experts.size + experts.count + shared);
+    const __int128 all = each * layers + static_cast<__int128>(dense);
+    return all > INT64_MAX ? uint64_t{INT64_MAX} : static_cast<uint64_t>(all);
 }
 
 ModelConfig parse_model_config(std::string_view text, std::string_view name) {
@@ -170,7 +181,7 @@ ModelConfig parse_model_config(const JsonDocument &document) {
     config.architecture = read_architecture(in);
     const ConfigDefaults &defaults = config.architecture->defaults;
     check_not_quantized(in);
-    check_dense(in);
+    check_dense(in, *config.architecture);
     config.activation = read_activation(in, defaults);
     config.tied_embeddings = in.boolean("tie_word_embeddings", defaults.tied_embeddings);
     read_sizes(in, config);

@@ -42,6 +42,20 @@ struct RopeScaling {
     bool operator==(const RopeScaling &) const = default;
 };
 
+// A feed-forward that is a mixture of experts. Each token uses some of the experts.
+struct Experts {
+    int64_t count = 0; // 0: the feed-forward has no experts
+    int64_t used = 0;  // experts for each token, at most `count`
+    int64_t size = 0;  // intermediate size of an expert
+    // true: the weights of the chosen experts of a token are divided by their sum
+    bool normalize = false;
+    // Intermediate size of the expert that all tokens use, whose result is multiplied by a sigmoid.
+    // 0: there is no such expert.
+    int64_t shared_size = 0;
+
+    bool operator==(const Experts &) const = default;
+};
+
 // The checked content of a config.json. Every number is in a plausible range. Products (elements of
 // each weight, number of parameters) are far below 2^64. There is a member for each key that
 // changes the computation.
@@ -73,6 +87,7 @@ struct ModelConfig {
     // The norms on queries and keys: true: one norm over the elements of all heads together; false:
     // a norm on each head
     bool qk_norm_joint = false;
+    Experts experts;       // instead of a feed-forward of intermediate_size
     bool pre_norms = true; // norms on the inputs of attention and feed-forward
     // Norms on the outputs of attention and feed-forward, before they are added to the residual
     // stream
@@ -128,8 +143,19 @@ struct ModelConfig {
         return !has_rope(layer) || (local_rope_theta && window(layer) > 0);
     }
     bool has_two_ropes() const { return local_rope_theta || !no_rope_layers.empty(); }
+    // The number of intermediate values that a layer computes for a token, over all experts that
+    // the token uses.
+    int64_t active_intermediate() const {
+        return experts.count == 0 ? intermediate_size
+                                  : experts.used * experts.size + experts.shared_size;
+    }
     // Number of weights of the whole model. A tied matrix counts once.
-    uint64_t parameter_count() const;
+    uint64_t parameter_count() const { return parameters(experts.count); }
+    // The same without the weights of experts that a token does not use.
+    uint64_t active_parameter_count() const { return parameters(experts.used); }
+
+  private:
+    uint64_t parameters(int64_t counted_experts) const;
 };
 
 // Parses the text of a config.json. Every error begins with `name`. Throws Error(input), for

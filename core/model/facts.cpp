@@ -22,6 +22,12 @@ std::vector<std::string> architecture_facts(const ModelConfig &c) {
     if (c.qk_norm)
         facts.emplace_back(c.qk_norm_joint ? "norms on queries and keys, over all heads together"
                                            : "norms on queries and keys");
+    if (const Experts &e = c.experts; e.count > 0) {
+        facts.push_back(fmt::format("a mixture of {} experts, {} for each token{}", e.count, e.used,
+                                    e.normalize ? ", with normalized weights" : ""));
+        if (e.shared_size > 0)
+            facts.push_back(fmt::format("a shared expert of size {}", e.shared_size));
+    }
     if (c.post_norms)
         facts.emplace_back(c.pre_norms ? "norms after attention and feed-forward"
                                        : "norms after attention and feed-forward, none before");
@@ -46,6 +52,19 @@ std::vector<std::string> architecture_facts(const ModelConfig &c) {
     if (c.logit_softcap > 0)
         facts.push_back(fmt::format("logits capped at {:.6g}", c.logit_softcap));
     return facts;
+}
+
+std::string feed_forward_text(const ModelConfig &c) {
+    const Experts &e = c.experts;
+    return e.count == 0 ? fmt::format("feed-forward {}", c.intermediate_size)
+                        : fmt::format("{} of {} experts of size {}", e.used, e.count, e.size);
+}
+
+std::string count_text(uint64_t n) {
+    const auto value = static_cast<double>(n);
+    if (n >= 1000000000) return fmt::format("{:.2f} billion", value / 1e9);
+    if (n >= 1000000) return fmt::format("{:.2f} million", value / 1e6);
+    return fmt::format("{}", n);
 }
 
 std::string rope_text(const ModelConfig &m) {

@@ -16,6 +16,12 @@ std::string window_text(const ModelConfig &config);
 // {"norms on queries and keys", "logits capped at 30", ...}.
 std::vector<std::string> architecture_facts(const ModelConfig &config);
 
+// "feed-forward 768", or "8 of 128 experts of size 768".
+std::string feed_forward_text(const ModelConfig &config);
+
+// A number of parameters: "30.53 billion".
+std::string count_text(uint64_t n);
+
 // The parameters of RoPE: "theta 500000, Llama 3 scaling by 32 from 8192 tokens".
 std::string rope_text(const ModelConfig &config);
 

@@ -2,6 +2,7 @@
 
 #include "base/display.hpp"
 #include "base/error.hpp"
+#include "model/expert_tensors.hpp"
 #include "model/gguf_model.hpp"
 #include "model/source.hpp"
 #include "platform/paths.hpp"
@@ -129,6 +130,13 @@ void check_index(const std::string &name, const ShardIndex &index, const ModelSo
     }
 }
 
+// Makes the source. Each matrix of an expert becomes a tensor of its own.
+std::shared_ptr<const ModelSource> with_experts(ModelSource::Parts parts) {
+    parts.tensors = split_experts(std::move(parts.tensors), parts.config, parts.config_name,
+                                  [&](const TensorInfo &t) { return parts.files[t.file]->path(); });
+    return std::make_shared<const ModelSource>(std::move(parts));
+}
+
 } // namespace
 
 std::shared_ptr<const ModelSource> open_model_source(const fs::path &path) {
@@ -151,7 +159,7 @@ std::shared_ptr<const ModelSource> open_model_source(const fs::path &path) {
     const fs::path index = path / "model.safetensors.index.json";
     if (has_file(single)) {
         add_single(single, parts);
-        return std::make_shared<const ModelSource>(std::move(parts));
+        return with_experts(std::move(parts));
     }
     if (!has_file(index)) {
         throw_error(ErrorKind::input, "{}: model.safetensors is missing{}", path.string(),
@@ -160,9 +168,8 @@ std::shared_ptr<const ModelSource> open_model_source(const fs::path &path) {
     const ShardIndex shards =
         parse_shard_index(read_text_file(index, max_shard_index_bytes), index.string());
     add_shards(path, index.string(), shards, parts);
-    auto source = std::make_shared<const ModelSource>(std::move(parts));
-    check_index(index.string(), shards, *source);
-    return source;
+    check_index(index.string(), shards, ModelSource(parts));
+    return with_experts(std::move(parts));
 }
 
 } // namespace keel

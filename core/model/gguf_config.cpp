@@ -33,15 +33,19 @@ class ConfigMaker : MetadataReader {
     }
 
   private:
-    // GGUF files of Mistral and Llama have the same architecture name, and so do OLMo 2 and OLMo 3.
-    // Only a window makes a file a Mistral or an OLMo 3.
+    // GGUF files of Mixtral, Mistral and Llama have the same architecture name. Experts make a file
+    // a Mixtral. Without experts, a window makes the file a Mistral. OLMo 2 and OLMo 3 also have
+    // the same name. A window makes a file an OLMo 3.
     std::string architecture_name() const {
         const std::string window = key("attention.sliding_window");
         const bool has_window = file_.has(window) && value(window) != json(0);
-        if (has_window && architecture_->name == "llama") return "MistralForCausalLM";
+        if (is_llama() && file_.integer(key("expert_count")).value_or(0) > 0)
+            return "MixtralForCausalLM";
+        if (has_window && is_llama()) return "MistralForCausalLM";
         if (has_window && architecture_->name == "olmo2") return "Olmo3ForCausalLM";
         return std::string(architecture_->architecture);
     }
+    bool is_llama() const { return architecture_->name == "llama"; }
     const ConfigDefaults &defaults() const {
         return find_architecture(architecture_->architecture)->defaults;
     }
@@ -74,7 +78,7 @@ class ConfigMaker : MetadataReader {
         const std::string eps = defaults().norm_eps_key;
         require(eps.c_str(), eps == "rms_norm_eps" ? "attention.layer_norm_rms_epsilon"
                                                    : "attention.layer_norm_epsilon");
-        take("num_experts", "expert_count");
+        add_experts();
         add_head_size();
         take("vocab_size", "vocab_size");
         if (const auto rows = rows_of("token_embd.weight")) {
@@ -83,6 +87,44 @@ class ConfigMaker : MetadataReader {
             config_["vocab_size"] = *tokens;
         }
         config_["tie_word_embeddings"] = !rows_of("output.weight");
+    }
+
+    // The keys of a mixture of experts. The choice of experts that a reader makes depends on the
+    // name of the architecture. Files in which a key asks for another choice are refused.
+    void add_experts() {
+        if (!take("num_experts", "expert_count") || number("num_experts") == 0) {
+            config_.erase("num_experts");
+            return;
+        }
+        require("num_experts_per_tok", "expert_used_count");
+        const int64_t used = number("num_experts_per_tok");
+        const bool is_qwen = architecture_->name.starts_with("qwen");
+        const char *size = is_qwen ? "moe_intermediate_size" : "intermediate_size";
+        if (!take(size, "expert_feed_forward_length")) {
+            names_[size] = key("feed_forward_length");
+            // Files of the first Qwen2-MoE do not have the key.
+            if (is_qwen && used > 0) config_[size] = number("intermediate_size") / used;
+        }
+        if (architecture_->name == "qwen2moe" &&
+            !take("shared_expert_intermediate_size", "expert_shared_feed_forward_length"))
+            config_["shared_expert_intermediate_size"] = number("intermediate_size");
+        config_["norm_topk_prob"] = architecture_->name == "qwen3moe";
+        refuse_other("expert_weights_norm", {architecture_->name == "qwen3moe" || is_llama()});
+        refuse_other("expert_weights_scale", {0, 1});
+        refuse_other("expert_gating_func", {0, 1}); // 1: softmax
+        refuse_other("expert_group_count", {0, 1});
+        refuse_other("leading_dense_block_count", {0});
+    }
+
+    void refuse_other(std::string_view rest, std::initializer_list<json> expected) const {
+        const std::string name = key(rest);
+        if (!file_.has(name)) return;
+        const json found = value(name);
+        if (std::find(expected.begin(), expected.end(), found) != expected.end()) return;
+        file_.fail(name,
+                   fmt::format("expected {}, found {}; Keel does not choose experts in this "
+                               "way for {}",
+                               (expected.end() - 1)->dump(), found.dump(), architecture_->name));
     }
 
     void add_head_size() {

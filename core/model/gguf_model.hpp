@@ -8,6 +8,7 @@
 #include "model/source.hpp"
 
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -33,6 +34,10 @@ std::string architecture_names(); // all names, "llama, qwen2, ...", for error m
 // "blk.3.ffn_up.weight" in GGUF. Both functions return other names unchanged.
 std::string stored_tensor_name(const Architecture &architecture, std::string_view name);
 std::string folder_tensor_name(const Architecture &architecture, std::string_view stored);
+// The number of the expert in the folder's name of a tensor: 3 for
+// "model.layers.0.mlp.experts.3.up_proj.weight". GGUF stores the matrices of all experts in one
+// tensor, so the GGUF names of these tensors are equal.
+std::optional<int64_t> expert_number(const Architecture &architecture, std::string_view name);
 
 // The tensors with a factor for each frequency of RoPE: of Llama 3, and LongRoPE's factors. Folders
 // have no such tensors.

@@ -1,3 +1,4 @@
+#include "model/expert_tensors.hpp"
 #include "model/gguf_model.hpp"
 
 #include <algorithm>
@@ -14,6 +15,10 @@ constexpr std::array table = {
     ArchitectureName{"llama", "LlamaForCausalLM", true, false},
     ArchitectureName{"llama", "MistralForCausalLM", true, false},
     ArchitectureName{"llama", "MinistralForCausalLM", true, false},
+    ArchitectureName{"llama", "MixtralForCausalLM", true, false},
+    ArchitectureName{"qwen2moe", "Qwen2MoeForCausalLM", false, false},
+    ArchitectureName{"qwen3moe", "Qwen3MoeForCausalLM", false, false},
+    ArchitectureName{"olmoe", "OlmoeForCausalLM", false, false},
     ArchitectureName{"qwen2", "Qwen2ForCausalLM", false, false},
     ArchitectureName{"qwen3", "Qwen3ForCausalLM", false, false},
     ArchitectureName{"gemma", "GemmaForCausalLM", false, true},
@@ -53,6 +58,33 @@ std::array<std::pair<std::string_view, std::string_view>, 14> layer_names(const 
              {n.gate_up.empty() ? n.up : n.gate_up, "ffn_up"},
              {n.down, "ffn_down"},
              {n.post_ffn_norm, "post_ffw_norm"}}};
+}
+
+// The parts of a layer with experts. The first four are those of all experts: names of stacked
+// tensors in a folder, names in GGUF.
+std::array<std::pair<std::string, std::string_view>, 9> expert_names(const LayerNames &n) {
+    return {{{stacked_name(n, n.expert_gate), "ffn_gate_exps"},
+             {stacked_name(n, n.expert_up), "ffn_up_exps"},
+             {stacked_name(n, n.expert_down), "ffn_down_exps"},
+             {std::string(stacked_gate_up), "ffn_gate_up_exps"},
+             {std::string(n.router), "ffn_gate_inp"},
+             {std::string(n.shared_router), "ffn_gate_inp_shexp"},
+             {std::string(n.shared_gate), "ffn_gate_shexp"},
+             {std::string(n.shared_up), "ffn_up_shexp"},
+             {std::string(n.shared_down), "ffn_down_shexp"}}};
+}
+
+// The place of the number in "mlp.experts.3.up_proj": its begin and length. The length is 0 if the
+// part of a layer is no matrix of an expert.
+std::pair<size_t, size_t> number_place(const LayerNames &n, std::string_view part) {
+    const size_t at = n.experts.size() + 1;
+    if (n.router.empty() || !part.starts_with(n.experts) || part.size() <= at ||
+        part[at - 1] != '.')
+        return {};
+    size_t end = at;
+    while (end < part.size() && part[end] >= '0' && part[end] <= '9') ++end;
+    return end < part.size() && part[end] == '.' ? std::pair{at, end - at}
+                                                 : std::pair<size_t, size_t>{};
 }
 
 struct Layered {
@@ -103,6 +135,13 @@ std::string stored_tensor_name(const Architecture &architecture, std::string_vie
         if (layered.part == folder)
             return fmt::format("blk.{}.{}{}", layered.number, stored, layered.suffix);
     }
+    std::string part(layered.part);
+    if (const auto [at, length] = number_place(architecture.names, part); length > 0)
+        part.erase(at, length + 1);
+    for (const auto &[folder, stored] : expert_names(architecture.names)) {
+        if (!architecture.names.router.empty() && part == folder)
+            return fmt::format("blk.{}.{}{}", layered.number, stored, layered.suffix);
+    }
     return std::string(name);
 }
 
@@ -116,7 +155,20 @@ std::string folder_tensor_name(const Architecture &architecture, std::string_vie
         if (layered.part == gguf && !folder.empty())
             return fmt::format("model.layers.{}.{}{}", layered.number, folder, layered.suffix);
     }
+    for (const auto &[folder, gguf] : expert_names(architecture.names)) {
+        if (!architecture.names.router.empty() && layered.part == gguf)
+            return fmt::format("model.layers.{}.{}{}", layered.number, folder, layered.suffix);
+    }
     return std::string(stored);
+}
+
+std::optional<int64_t> expert_number(const Architecture &architecture, std::string_view name) {
+    const Layered layered = take_apart(name, "model.layers.");
+    const auto [at, length] = number_place(architecture.names, layered.part);
+    int64_t number = 0;
+    for (size_t i = at; i < at + length && length < 10; ++i)
+        number = 10 * number + (layered.part[i] - '0');
+    return length > 0 ? std::optional(number) : std::nullopt;
 }
 
 } // namespace keel::gguf

@@ -3,6 +3,7 @@
 #include "base/display.hpp"
 #include "base/error.hpp"
 #include "format/ggml_blocks.hpp"
+#include "model/expert_tensors.hpp"
 #include "model/gguf_model.hpp"
 
 namespace keel::gguf {
@@ -50,6 +51,10 @@ TensorInfo tensor_info(const GgufTensor &stored, const ModelConfig &config, uint
     tensor.file = file;
     tensor.offset = stored.offset;
     tensor.bytes = stored.bytes;
+    // The router of a shared expert has one row. GGUF stores this row as a vector.
+    if (tensor.shape.size() == 1 &&
+        tensor.name.ends_with(fmt::format(".{}.weight", config.architecture->names.shared_router)))
+        tensor.shape.insert(tensor.shape.begin(), 1);
     tensor.interleaved_heads = interleaved_heads(config, tensor.name);
     return tensor;
 }
@@ -124,10 +129,14 @@ std::shared_ptr<const ModelSource> open_source(const fs::path &path) {
     parts.config_name = "its metadata";
     parts.config = read_config(files);
     parts.stored_name = [architecture = parts.config.architecture](std::string_view name) {
-        return stored_tensor_name(*architecture, name);
+        const std::optional<int64_t> expert = expert_number(*architecture, name);
+        const std::string stored = stored_tensor_name(*architecture, name);
+        return expert ? fmt::format("{}, expert {}", stored, *expert) : stored;
     };
     for (const GgufFile &file : files) add_file(file, parts);
     const size_t tensors = parts.tensors.size();
+    parts.tensors = split_experts(std::move(parts.tensors), parts.config, parts.config_name,
+                                  [&](const TensorInfo &t) { return parts.files[t.file]->path(); });
     auto source = std::make_shared<const ModelSource>(
         std::move(parts)); // throws if two files have a tensor with the same name
     const auto wanted = files[0].integer("split.tensors.count");

@@ -30,6 +30,19 @@ class LayerNaming {
     }
     const LayerNames &names() const { return names_; }
 
+    // The matrices of all experts, which have these parts each.
+    WeightParts experts(int64_t count, std::initializer_list<Linear> parts, int64_t cols) const {
+        WeightParts made;
+        made.cols = cols;
+        made.experts = count;
+        for (int64_t e = 0; e < count; ++e)
+            for (const Linear &part : parts)
+                made.parts.push_back(
+                    {fmt::format("{}{}.{}.{}.weight", prefix_, names_.experts, e, part.name),
+                     part.rows});
+        return made;
+    }
+
   private:
     WeightParts make(std::initializer_list<Linear> parts, std::string_view suffix,
                      int64_t cols) const {
@@ -44,13 +57,53 @@ class LayerNaming {
     std::string prefix_;
 };
 
+// The weights of a feed-forward with experts.
+void add_experts(const ModelConfig &c, const LayerNaming &name, LayerParts &l) {
+    const LayerNames &n = name.names();
+    const Experts &e = c.experts;
+    l.router = name.matrix({{n.router, e.count}}, c.hidden_size);
+    l.router.as_f32 = true;
+    l.expert_gate_up =
+        name.experts(e.count, {{n.expert_gate, e.size}, {n.expert_up, e.size}}, c.hidden_size);
+    l.expert_down = name.experts(e.count, {{n.expert_down, c.hidden_size}}, e.size);
+    if (e.shared_size == 0) return;
+    l.shared_router = name.matrix({{n.shared_router, 1}}, c.hidden_size);
+    l.shared_router.as_f32 = true;
+    l.gate_up =
+        name.matrix({{n.shared_gate, e.shared_size}, {n.shared_up, e.shared_size}}, c.hidden_size);
+    l.down = name.matrix({{n.shared_down, c.hidden_size}}, e.shared_size);
+}
+
 } // namespace
 
 std::vector<const WeightParts *> LayerParts::all() const {
-    return {&attention_norm, &qkv,           &qkv_bias,           &q_norm,
-            &k_norm,         &attention_out, &attention_out_bias, &post_attention_norm,
-            &ffn_norm,       &gate_up,       &gate_up_bias,       &down,
-            &down_bias,      &post_ffn_norm};
+    return {&attention_norm,
+            &qkv,
+            &qkv_bias,
+            &q_norm,
+            &k_norm,
+            &attention_out,
+            &attention_out_bias,
+            &post_attention_norm,
+            &ffn_norm,
+            &gate_up,
+            &gate_up_bias,
+            &down,
+            &down_bias,
+            &post_ffn_norm,
+            &router,
+            &expert_gate_up,
+            &expert_down,
+            &shared_router};
+}
+
+WeightParts expert_parts(const WeightParts &all, size_t first, size_t count) {
+    WeightParts some = all;
+    some.parts.clear();
+    const size_t each = all.parts.size() / static_cast<size_t>(all.experts);
+    for (size_t i = 0; i < all.parts.size(); ++i)
+        if (i % each >= first && i % each < first + count) some.parts.push_back(all.parts[i]);
+    return some;
 }
 
 ModelParts model_parts(const ModelConfig &c) {
@@ -85,6 +138,11 @@ LayerParts layer_parts(const ModelConfig &c, int64_t layer) {
     l.attention_out_bias = name.bias(c.attention_out_bias, {attention_out});
     l.post_attention_norm = name.norm(c.post_norms, n.post_attention_norm, c.hidden_size);
     l.ffn_norm = name.norm(c.pre_norms && !c.parallel_blocks, n.ffn_norm, c.hidden_size);
+    l.post_ffn_norm = name.norm(c.post_norms, n.post_ffn_norm, c.hidden_size);
+    if (c.experts.count > 0) {
+        add_experts(c, name, l);
+        return l;
+    }
     if (n.gate_up.empty()) {
         l.gate_up = name.matrix({gate, up}, c.hidden_size);
         l.gate_up_bias = name.bias(c.mlp_bias, {gate, up});
@@ -95,7 +153,6 @@ LayerParts layer_parts(const ModelConfig &c, int64_t layer) {
     }
     l.down = name.matrix({down}, c.intermediate_size);
     l.down_bias = name.bias(c.mlp_bias, {down});
-    l.post_ffn_norm = name.norm(c.post_norms, n.post_ffn_norm, c.hidden_size);
     return l;
 }
 

@@ -91,6 +91,9 @@ void clear_weight(keel_op op, keel_op_args *args) {
     } else if (op == KEEL_OP_EMBED) {
         reinterpret_cast<keel_embed_args *>(args)->weight = nullptr;
         reinterpret_cast<keel_embed_args *>(args)->w = nullptr;
+    } else if (op == KEEL_OP_EXPERT_MATMUL) {
+        reinterpret_cast<keel_expert_matmul_args *>(args)->weight = nullptr;
+        reinterpret_cast<keel_expert_matmul_args *>(args)->w = nullptr;
     }
 }
 
@@ -155,6 +158,25 @@ void OpCall::visit_linear(keel_op op) {
         add(a.ids, Access::in, "ids");
         add(a.w, Access::in, "w");
         add(a.out, Access::out, "out");
+        break;
+    }
+    case KEEL_OP_CHOOSE_EXPERTS: {
+        auto &a = member_as<keel_choose_experts_args>();
+        add(a.logits, Access::in, "logits");
+        add(a.bias, Access::in, "bias");
+        add(a.index, Access::out, "index");
+        add(a.weights, Access::out, "weights");
+        break;
+    }
+    case KEEL_OP_EXPERT_MATMUL: {
+        auto &a = member_as<keel_expert_matmul_args>();
+        add_weight(a.weight, a.w);
+        add(a.x, Access::in, "x");
+        add(a.w, Access::in, "w");
+        add(a.index, Access::in, "index");
+        add(a.weights, Access::in, "weights");
+        add(a.out, (a.features & KEEL_EXPERTS_ACCUMULATE) != 0 ? Access::in_out : Access::out,
+            "out");
         break;
     }
     case KEEL_OP_RMS_NORM:

@@ -14,7 +14,7 @@ namespace keel {
 // A call of an op as a value: the op, its args, and copies of all structs and tensor descriptors
 // that they point to. The value outlives the caller's args and can be changed and compared.
 // Buffers, weights and plans are not copied. The class has many functions because it gives access
-// to the args of 29 ops: tensors, caches, tables, lists and numbers.
+// to the args of 31 ops: tensors, caches, tables, lists and numbers.
 class OpCall {
   public:
     enum class Access : uint8_t { in, out, in_out };

@@ -4,7 +4,7 @@
 
 namespace keel {
 
-inline constexpr keel_op op_count = KEEL_OP_TOP_K_ROWS; // ids are 1..op_count
+inline constexpr keel_op op_count = KEEL_OP_EXPERT_MATMUL; // ids are 1..op_count
 
 const char *op_name(keel_op op); // "matmul"
 bool has_op(const keel_backend &table, keel_op op);

@@ -41,8 +41,15 @@ const char *role_name(Role role) {
     case Role::post_attention_norm: return "post-attention norm";
     case Role::attention_add: return "attention add";
     case Role::ffn_norm: return "ffn norm";
+    case Role::shared_gate_up: return "shared gate up";
+    case Role::shared_activation: return "shared activation";
+    case Role::shared_router: return "shared router";
+    case Role::shared_choice: return "shared choice";
+    case Role::router: return "router";
+    case Role::choose_experts: return "choice of experts";
     case Role::gate_up: return "gate up";
     case Role::activation: return "activation";
+    case Role::shared_down: return "shared down";
     case Role::down: return "down";
     case Role::post_ffn_norm: return "post-ffn norm";
     case Role::ffn_add: return "ffn add";

@@ -28,6 +28,10 @@ void set_weight(keel_op op, keel_op_args *args, const Weight *weight, const Devi
         auto *a = reinterpret_cast<keel_embed_args *>(args);
         a->weight = weight->handle(device);
         a->w = weight->tensor(device);
+    } else if (op == KEEL_OP_EXPERT_MATMUL) {
+        auto *a = reinterpret_cast<keel_expert_matmul_args *>(args);
+        a->weight = weight->handle(device);
+        a->w = weight->tensor(device);
     }
 }
 

@@ -27,11 +27,18 @@ struct Buffer {
 };
 
 struct Weight {
-    // empty if there is only one source; then the source is used in place
+    // empty if the sources are used in place
     std::vector<std::byte> joined;
     const std::byte *data = nullptr;
+    // Only for a weight with experts: the sources, which are used in place.
+    struct Part {
+        const std::byte *data;
+        int64_t rows;
+    };
+    std::vector<Part> parts;
     keel_dtype dtype = KEEL_DTYPE_NONE;
     int64_t rows = 0, cols = 0;
+    int64_t experts = 0; // 0: a weight without experts
 };
 
 struct Plan {

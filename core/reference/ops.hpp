@@ -6,7 +6,7 @@ namespace keel::reference {
 
 // Functions for each op of the table. check_NAME(args) refuses args that break the rules of the
 // headers; it uses only shapes and dtypes. run_NAME(args) computes the op. The meaning, shapes and
-// error bounds of the ops are in <keel/ops.h>, ops_attention.h and ops_policy.h.
+// error bounds of the ops are in <keel/ops.h>, ops_attention.h, ops_policy.h and ops_experts.h.
 #define KEEL_DECLARE(ID, slot, type)                                                               \
     void check_##slot(const type &args);                                                           \
     void run_##slot(const type &args);
@@ -31,6 +31,9 @@ constexpr uint64_t features_of(keel_op op) {
     case KEEL_OP_KEY_SUM: return KEEL_KEYS_NORMALIZED;
     case KEEL_OP_VALUE_NORMS: return KEEL_KEYS_L1;
     case KEEL_OP_KV_REROTATE: return KEEL_REROTATE_SOURCE;
+    case KEEL_OP_CHOOSE_EXPERTS:
+        return KEEL_CHOOSE_SIGMOID | KEEL_CHOOSE_NORMALIZE | KEEL_CHOOSE_BIAS | KEEL_CHOOSE_GROUPS;
+    case KEEL_OP_EXPERT_MATMUL: return KEEL_EXPERTS_SUM | KEEL_EXPERTS_ACCUMULATE;
     default: return 0;
     }
 }

@@ -32,6 +32,24 @@ const std::byte *rows_of(const keel_weight_source &source) {
     return static_cast<const std::byte *>(source.mapping) + source.offset;
 }
 
+// Uses the sources of a weight with experts in place, because they may have most of a model's
+// bytes.
+void add_parts(const keel_weight_desc &desc, Weight &weight) {
+    weight.experts = desc.experts;
+    need_that(
+        desc.join == KEEL_JOIN_ROWS && desc.n_sources % desc.experts == 0,
+        "the sources of a weight with experts must be joined by rows, with the same number of "
+        "sources for each expert");
+    const uint32_t each = desc.n_sources / desc.experts;
+    int64_t rows = 0;
+    for (uint32_t i = 0; i < desc.n_sources; ++i) {
+        weight.parts.push_back({rows_of(*desc.sources[i]), desc.sources[i]->rows});
+        rows += desc.sources[i]->rows;
+        need_that((i + 1) % each != 0 || rows == weight.rows / desc.experts * ((i + 1) / each),
+                  "the experts of a weight must have equal numbers of rows");
+    }
+}
+
 std::unique_ptr<Weight> join(const keel_weight_desc &desc) {
     need_that(desc.n_sources > 0 && desc.sources != nullptr, "a weight has no sources");
     auto weight = std::make_unique<Weight>();
@@ -48,6 +66,10 @@ std::unique_ptr<Weight> join(const keel_weight_desc &desc) {
         need_that(source.rows <= std::numeric_limits<int64_t>::max() - weight->rows,
                   "a weight has too many rows");
         weight->rows += source.rows;
+    }
+    if (desc.experts != 0) {
+        add_parts(desc, *weight);
+        return weight;
     }
     if (desc.n_sources == 1) {
         weight->data = rows_of(first);
@@ -85,8 +107,10 @@ keel_status KEEL_CALL weight_prepare(keel_ctx *ctx, const keel_weight_desc *thei
         if (desc.join != KEEL_JOIN_ROWS && desc.join != KEEL_JOIN_INTERLEAVE)
             refuse(KEEL_E_UNSUPPORTED, "keel_weight_desc.join: unknown value, expected "
                                        "KEEL_JOIN_ROWS or KEEL_JOIN_INTERLEAVE");
-        if ((desc.use & ~uint32_t{KEEL_USE_MATMUL | KEEL_USE_EMBED}) != 0)
-            refuse(KEEL_E_UNSUPPORTED, "the weight has unknown use bits");
+        constexpr uint32_t known = KEEL_USE_MATMUL | KEEL_USE_EMBED | KEEL_USE_EXPERTS;
+        if ((desc.use & ~known) != 0) refuse(KEEL_E_UNSUPPORTED, "the weight has unknown use bits");
+        need_that((desc.experts != 0) == (desc.use == KEEL_USE_EXPERTS),
+                  "keel_weight_desc.experts must be set if use is KEEL_USE_EXPERTS, and only then");
         auto weight = join(desc);
         of(ctx).bytes += weight->joined.size();
         *out = reinterpret_cast<keel_weight *>(weight.release());

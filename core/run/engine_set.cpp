@@ -75,10 +75,11 @@ uint64_t EngineSet::weight_bytes() const {
     return bytes;
 }
 
-uint64_t EngineSet::weight_bytes_per_token() const {
-    if (takes_turns_) return decode().weights->bytes_per_token(decode().device());
+uint64_t EngineSet::weight_bytes_per_token(uint32_t tokens) const {
+    if (takes_turns_) return decode().weights->bytes_per_token(decode().device(), tokens);
     uint64_t bytes = 0;
-    for (const auto &engine : engines_) bytes += engine->weights->bytes_per_token(engine->device());
+    for (const auto &engine : engines_)
+        bytes += engine->weights->bytes_per_token(engine->device(), tokens);
     return bytes;
 }
 

@@ -53,9 +53,10 @@ class EngineSet {
     // Returns all planned ops of prefill steps, decode steps and evictions. Each op occurs once per
     // engine.
     std::vector<const PlannedOp *> ops() const;
-    uint32_t step_tokens() const;            // the most tokens of a prefill step, on any engine
-    uint64_t weight_bytes() const;           // bytes of weights on all devices
-    uint64_t weight_bytes_per_token() const; // bytes of weights that a decode step reads
+    uint32_t step_tokens() const;  // the most tokens of a prefill step, on any engine
+    uint64_t weight_bytes() const; // bytes of weights on all devices
+    // bytes of weights that a decode step of this many tokens reads
+    uint64_t weight_bytes_per_token(uint32_t tokens = 1) const;
     // kv_bytes_per_token() returns the bytes that a token adds to the cache of the layers that hold
     // all tokens. held_window_bytes() returns the most cache bytes of the layers that hold only
     // their window.

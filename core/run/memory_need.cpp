@@ -1,6 +1,7 @@
 #include "run/memory_need.hpp"
 
 #include "base/display.hpp"
+#include "graph/weights.hpp"
 #include "run/layer_split.hpp"
 
 #include <algorithm>
@@ -14,8 +15,9 @@ constexpr uint32_t usual_block = 64; // the usual size of a block, in slots; a b
 // Returns the bytes of the work memory. A step has a chunk of one sequence, and one token of each
 // of the other sequences. `batch` is the number of sequences.
 uint64_t work_bytes(const ModelConfig &m, int64_t context, int64_t chunk, int64_t batch) {
-    const int64_t per_token =
-        2 * m.hidden_size + (2 * m.q_size() + 2 * m.kv_size()) + 3 * m.intermediate_size;
+    const int64_t per_token = 2 * m.hidden_size + (2 * m.q_size() + 2 * m.kv_size()) +
+                              3 * m.active_intermediate() + m.experts.count +
+                              m.experts.used * std::max(m.hidden_size, 2 * m.experts.size);
     const int64_t tables = context * m.rot * (m.has_two_ropes() ? 2 : 1);
     const int64_t rows = std::min(chunk, context) + batch - 1;
     const int64_t floats = rows * per_token + tables + batch * m.vocab_size;
@@ -58,6 +60,10 @@ MemoryNeed memory_need(const ModelSource &source, keel_dtype weights, keel_dtype
     MemoryNeed need;
     for (const TensorInfo &tensor : source.tensors())
         need.weights += loaded_bytes(tensor, weights, weight_dtypes);
+    LoadOptions options;
+    options.dtype = weights;
+    options.weight_dtypes = weight_dtypes;
+    need.weights_per_token = weight_bytes(source, options).per_token;
     need.cache = kv_bytes(source.config(), key, value, context, chunk).of(context);
     need.work = work_bytes(source.config(), context, chunk, batch);
     return need;

@@ -11,9 +11,10 @@ namespace keel {
 
 // An estimate of the bytes that a run needs, made without a backend.
 struct MemoryNeed {
-    uint64_t weights = 0; // the weights of all tensors, with matrices in the chosen type
-    uint64_t cache = 0;   // keys and values of a full context
-    uint64_t work = 0;    // activations of a prefill chunk, RoPE tables, logits
+    uint64_t weights = 0;           // the weights of all tensors, with matrices in the chosen type
+    uint64_t weights_per_token = 0; // the part of them that a decode step reads
+    uint64_t cache = 0;             // keys and values of a full context
+    uint64_t work = 0;              // activations of a prefill chunk, RoPE tables, logits
     uint64_t total() const { return weights + cache + work; }
 };
 

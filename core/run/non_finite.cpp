@@ -23,9 +23,11 @@ std::optional<NonFinite> probe_step(const SequenceRows &step, StepRunner &runner
     std::vector<float> host;
     std::vector<std::unique_ptr<Executor::Watch>> watches;
     for (const StageStep &stage : step.stages) {
-        Executor &executor = *stage.engine->executor;
+        const Engine &engine = *stage.engine;
+        Executor &executor = *engine.executor;
         const auto look = [&](const PlannedOp &op, const keel_op_args *args, bool after) {
-            const keel_tensor *x = after ? residual_after(op, args) : nullptr;
+            const keel_tensor *x =
+                after ? residual_after(engine.weights->config(), op, args) : nullptr;
             if (x == nullptr) return;
             host.resize(extent_bytes(*x) / sizeof(float));
             executor.device().find(x->buffer)->read(x->offset, host.data(), extent_bytes(*x));

@@ -174,6 +174,10 @@ Facts facts_of(Pipeline &pipeline) {
     facts.emplace_back("vocabulary", std::to_string(m.vocab_size));
     facts.emplace_back("feed-forward", fmt::format("{}, activation {}", m.intermediate_size,
                                                    static_cast<int>(m.activation)));
+    if (const Experts &e = m.experts; e.count > 0)
+        facts.emplace_back("experts",
+                           fmt::format("{} of {} of size {}, normalized {}, shared {}", e.used,
+                                       e.count, e.size, e.normalize, e.shared_size));
     facts.emplace_back("norms",
                        fmt::format("eps {}, offset {}, of queries and keys {}{}, before {}, after "
                                    "{}, layer norms {}",

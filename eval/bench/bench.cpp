@@ -347,7 +347,9 @@ class Bench {
 
     // Returns the bytes that one step reads: weights, K and V.
     double bytes_read(const DecodeSamples &samples) const {
-        return static_cast<double>(pipeline_.engines().weight_bytes_per_token() + samples.kv_read);
+        const auto tokens = static_cast<uint32_t>(samples.sequences);
+        return static_cast<double>(pipeline_.engines().weight_bytes_per_token(tokens) +
+                                   samples.kv_read);
     }
 
     void add_prefill(int64_t n, std::vector<double> rates, uint64_t held_peak_bytes) {

@@ -11,7 +11,8 @@ double prefill_flop(const ModelConfig &m, int64_t tokens) {
     const auto d = [](int64_t value) { return static_cast<double>(value); };
     const double n = d(tokens);
     const double attention_weights = d(m.hidden_size) * (2 * d(m.q_size()) + 2 * d(m.kv_size()));
-    const double ffn_weights = 3 * d(m.hidden_size) * d(m.intermediate_size);
+    const double ffn_weights =
+        d(m.hidden_size) * (3 * d(m.active_intermediate()) + d(m.experts.count));
     const double matrices = 2 * n * d(m.layers) * (attention_weights + ffn_weights);
     const double output = 2 * d(m.hidden_size) * d(m.vocab_size);
     // Query i attends to i + 1 keys. Each key needs one product with the query. Each value needs

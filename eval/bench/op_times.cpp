@@ -133,6 +133,17 @@ OpWork op_work(Device &device, const PlannedOp &op, const keel_op_args *args) {
         work.flop += 2 * elements(*a.x) * d(a.out->shape[a.out->rank - 1]);
         break;
     }
+    case KEEL_OP_EXPERT_MATMUL: { // reads only the experts that the rows choose
+        const auto &a = copy.as<keel_expert_matmul_args>();
+        std::vector<int32_t> index = read_ints(device, *a.index);
+        work.flop += 2 * d(std::ssize(index)) * d(a.x->shape[2]) * d(a.out->shape[a.out->rank - 1]);
+        std::sort(index.begin(), index.end());
+        const auto chosen = std::unique(index.begin(), index.end()) - index.begin();
+        const double all =
+            op.weight() != nullptr ? weight_bytes(device, *op.weight()) : tensor_bytes(*a.w);
+        work.bytes += all / d(a.experts) * d(chosen);
+        break;
+    }
     case KEEL_OP_EMBED: { // reads one row of the matrix for each id
         const auto &a = copy.as<keel_embed_args>();
         work.bytes +=

@@ -53,6 +53,10 @@ void check_models(Pipeline &a, Pipeline &b) {
     require_same("the number of layers", m.layers, n.layers);
     require_same("the hidden size", m.hidden_size, n.hidden_size);
     require_same("the feed-forward size", m.intermediate_size, n.intermediate_size);
+    require_same("the number of experts", m.experts.count, n.experts.count);
+    require_same("the number of experts for each token", m.experts.used, n.experts.used);
+    require_same("the size of an expert", m.experts.size, n.experts.size);
+    require_same("the size of the shared expert", m.experts.shared_size, n.experts.shared_size);
     require_same("the number of heads", m.heads, n.heads);
     require_same("the number of KV heads", m.kv_heads, n.kv_heads);
     require_same("the head size", m.head_dim, n.head_dim);
@@ -91,7 +95,7 @@ void check_tokens(Pipeline &a, Pipeline &b, const CompareOptions &o) {
 int64_t chunk_tokens(Pipeline &a, Pipeline &b) {
     const ModelConfig &m = a.model();
     const auto per_layer = static_cast<uint64_t>(
-        4 * m.hidden_size + 4 * (m.q_size() + m.kv_size()) + 3 * m.intermediate_size);
+        4 * m.hidden_size + 4 * (m.q_size() + m.kv_size()) + 3 * m.active_intermediate());
     const uint64_t per_token = per_layer * static_cast<uint64_t>(m.layers) * sizeof(float);
     const auto fits = static_cast<int64_t>(record_bytes / per_token);
     const int64_t planned = std::min<int64_t>(a.graph().max_tokens(), b.graph().max_tokens());
@@ -177,7 +181,7 @@ class Comparison {
             const auto record = [this](const PlannedOp &op, const keel_op_args *args, bool after) {
                 if (!after) return;
                 judge_.record(op, args);
-                if (const keel_tensor *x = residual_after(op, args))
+                if (const keel_tensor *x = residual_after(b_.model(), op, args))
                     residuals_.push_back(read_values(b_.device(), *x, {}).values);
             };
             const Executor::Watch watch(b_.executor(), record);
@@ -212,7 +216,7 @@ class Comparison {
 
     // After the last op of a layer, compares the residual streams of both pipelines.
     void add_layer(const PlannedOp &op, const keel_op_args *args) {
-        const keel_tensor *x = residual_after(op, args);
+        const keel_tensor *x = residual_after(a_.model(), op, args);
         if (x == nullptr || layer_ >= residuals_.size()) return;
         const std::vector<float> a = read_values(a_.device(), *x, {}).values,
                                  &b = residuals_[layer_];

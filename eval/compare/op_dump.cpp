@@ -62,6 +62,15 @@ std::vector<std::pair<std::string, double>> scalars_of(keel_op op, const keel_op
     case KEEL_OP_ADD_BIAS:
     case KEEL_OP_SCALE:
     case KEEL_OP_SCALED_ADD: return {{"factor", as<keel_elementwise_args>(args).factor}};
+    case KEEL_OP_CHOOSE_EXPERTS: {
+        const auto &a = as<keel_choose_experts_args>(args);
+        return {{"scale", a.scale},
+                {"groups", a.groups},
+                {"groups_kept", a.groups_kept},
+                {"group_top", a.group_top}};
+    }
+    case KEEL_OP_EXPERT_MATMUL:
+        return {{"experts", static_cast<double>(as<keel_expert_matmul_args>(args).experts)}};
     case KEEL_OP_ROPE: return with_rope({}, as<keel_rope_args>(args).tables);
     case KEEL_OP_QKV_PREPARE:
         return with_rope({{"eps", as<keel_qkv_args>(args).eps}}, as<keel_qkv_args>(args).tables);

@@ -34,7 +34,9 @@ keel_dtype saved_dtype(const SavedOp &saved, const char *name) {
 
 SavedWeight saved_weight(const SavedOp &saved) {
     SavedWeight w;
-    if (saved.op != KEEL_OP_MATMUL && saved.op != KEEL_OP_EMBED) return w;
+    if (saved.op != KEEL_OP_MATMUL && saved.op != KEEL_OP_EMBED &&
+        saved.op != KEEL_OP_EXPERT_MATMUL)
+        return w;
     const SavedTensor &t = saved.need("in", "weight");
     w.dtype = saved_dtype(saved, "weight_dtype");
     if ((t.dtype != w.dtype && t.dtype != KEEL_DTYPE_F32) || t.shape.size() != 2)
@@ -65,20 +67,33 @@ OpStage::OpStage(const SavedOp &saved, const SavedWeight &weight, std::shared_pt
       executor_(device_, Executor::Options{true, nullptr, {}}) {
     if (weight.dtype != KEEL_DTYPE_NONE) {
         const SavedTensor &x = saved.need("in", saved.op == KEEL_OP_EMBED ? "ids" : "x");
+        const bool has_experts = saved.op == KEEL_OP_EXPERT_MATMUL;
+        const int64_t experts = has_experts ? whole("experts") : 1;
+        if (experts < 1 || experts > weight.rows || weight.rows % experts != 0)
+            misfit(saved_, fmt::format("experts: expected a divisor of the weight's {} rows, found "
+                                       "{}",
+                                       weight.rows, experts));
         WeightSource source;
         // The caller keeps the weight alive.
         source.keep_alive = std::shared_ptr<const void>(&weight, [](const void *) {});
         source.mapping = weight.bytes.data();
         source.mapping_bytes = weight.bytes.size();
         source.dtype = weight.dtype;
-        source.rows = weight.rows;
+        source.rows = weight.rows / experts;
         source.cols = weight.cols;
+        const uint64_t bytes =
+            static_cast<uint64_t>(source.rows) *
+            keel_dtype_row_bytes(source.dtype, static_cast<uint64_t>(source.cols));
+        std::vector<WeightSource> sources(static_cast<size_t>(experts), source);
+        for (size_t i = 0; i < sources.size(); ++i) sources[i].offset = i * bytes;
+        const uint32_t use = has_experts                 ? KEEL_USE_EXPERTS
+                             : saved.op == KEEL_OP_EMBED ? KEEL_USE_EMBED
+                                                         : KEEL_USE_MATMUL;
         const auto m =
             static_cast<uint32_t>(std::clamp<int64_t>(x.shape.empty() ? 1 : x.shape[0], 1, 65536));
         weight_ = std::make_unique<Weight>(
-            "saved", weight.dtype, weight.rows, weight.cols,
-            [source] { return std::vector<WeightSource>{source}; }, KEEL_JOIN_ROWS,
-            saved.op == KEEL_OP_EMBED ? KEEL_USE_EMBED : KEEL_USE_MATMUL, m);
+            "saved", weight.dtype, weight.rows, weight.cols, [sources] { return sources; },
+            KEEL_JOIN_ROWS, use, m, has_experts ? static_cast<uint32_t>(experts) : 0);
     }
     build();
 }

@@ -44,6 +44,27 @@ bool OpStage::build_plain() {
         a.scale = number("scale");
         return true;
     }
+    case KEEL_OP_CHOOSE_EXPERTS: {
+        auto &a = args<keel_choose_experts_args>();
+        a.logits = input("logits");
+        a.bias = input("bias", false);
+        a.index = output("index");
+        a.weights = output("weights");
+        a.scale = number("scale");
+        a.groups = static_cast<uint32_t>(whole("groups"));
+        a.groups_kept = static_cast<uint32_t>(whole("groups_kept"));
+        a.group_top = static_cast<uint32_t>(whole("group_top"));
+        return true;
+    }
+    case KEEL_OP_EXPERT_MATMUL: {
+        auto &a = args<keel_expert_matmul_args>();
+        a.x = input("x");
+        a.index = input("index");
+        a.weights = input("weights", false);
+        a.out = output("out");
+        a.experts = whole("experts");
+        return true;
+    }
     case KEEL_OP_RMS_NORM:
     case KEEL_OP_ADD_RMS_NORM:
     case KEEL_OP_LAYER_NORM: {

@@ -15,7 +15,7 @@ void check_features(const keel_host *host, uint64_t features, uint64_t known, co
 // own type of weight.
 #define KEEL_GPU_DECLARE_CHECK(ID, slot, args_type)                                                \
     void check_##slot(const keel_host *, const args_type &);
-KEEL_FOR_EACH_OP(KEEL_GPU_DECLARE_CHECK)
+KEEL_FOR_EACH_DENSE_OP(KEEL_GPU_DECLARE_CHECK)
 #undef KEEL_GPU_DECLARE_CHECK
 
 // Returns the shape of the weight of matmul or embed. `prepared` is the shape of args.weight. If it

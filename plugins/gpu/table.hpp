@@ -69,7 +69,7 @@ inline void plan_op(keel_ctx &ctx, keel_op op, const keel_op_args *args, PlanCho
         check_##slot(ctx.host, a);                                                                 \
         return plan_##slot(ctx, a, choice);                                                        \
     }
-        KEEL_FOR_EACH_OP(KEEL_GPU_PLAN)
+        KEEL_FOR_EACH_DENSE_OP(KEEL_GPU_PLAN)
 #undef KEEL_GPU_PLAN
     default: refuse(ctx.host, KEEL_E_UNSUPPORTED, "unknown op %u", op);
     }
@@ -115,7 +115,7 @@ constexpr keel_backend make_table() {
     t.plan_info = plan_info;
 #define KEEL_GPU_SLOT(ID, slot, args_type)                                                         \
     t.slot = op_call<args_type, check_##slot, plan_##slot, run_##slot>;
-    KEEL_FOR_EACH_OP(KEEL_GPU_SLOT)
+    KEEL_FOR_EACH_DENSE_OP(KEEL_GPU_SLOT)
 #undef KEEL_GPU_SLOT
     return t;
 }

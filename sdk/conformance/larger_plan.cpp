@@ -100,6 +100,16 @@ LargerPlan::LargerPlan(keel_op op, const void *args) {
         start<A>(args, {&A::ids, &A::out}, {&A::w});
         return;
     }
+    case KEEL_OP_CHOOSE_EXPERTS: {
+        using A = keel_choose_experts_args;
+        start<A>(args, {&A::logits, &A::index, &A::weights}, {&A::bias});
+        return;
+    }
+    case KEEL_OP_EXPERT_MATMUL: {
+        using A = keel_expert_matmul_args;
+        start<A>(args, {&A::x, &A::index, &A::weights, &A::out}, {&A::w});
+        return;
+    }
     case KEEL_OP_RMS_NORM:
     case KEEL_OP_ADD_RMS_NORM:
     case KEEL_OP_LAYER_NORM: {

@@ -162,6 +162,7 @@ keel_weight *Stage::weight(int place) {
     desc.join = spec.join;
     desc.use = spec.use;
     desc.max_m = manner_.larger ? 2 * spec.max_m + 1 : spec.max_m;
+    desc.experts = spec.experts;
     const keel_backend &table = side_.table();
     const keel_status status = table.weight_prepare == nullptr
                                    ? KEEL_E_UNSUPPORTED

@@ -22,6 +22,7 @@ struct WeightSpec {
     keel_join join = KEEL_JOIN_ROWS;
     uint32_t use = KEEL_USE_MATMUL;
     uint32_t max_m = 1;
+    uint32_t experts = 0; // with KEEL_USE_EXPERTS
 };
 
 // The inputs of one case, which are the same for both sides. Tensors, caches and weights are

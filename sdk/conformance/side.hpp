@@ -75,6 +75,6 @@ keel_status call_op(const keel_backend &table, keel_op op, keel_ctx *ctx, const 
 bool has_op(const keel_backend &table, keel_op op);
 const char *op_name(keel_op op);
 keel_op op_named(const std::string &name); // returns 0 if there is no op with this name
-constexpr keel_op last_op = KEEL_OP_TOP_K_ROWS;
+constexpr keel_op last_op = KEEL_OP_EXPERT_MATMUL;
 
 } // namespace keel::conformance

@@ -250,6 +250,7 @@ void cases_of(Suite &suite, keel_op op) {
     if (op == KEEL_OP_ATTENTION) return attention_cases(suite);
     if (op == KEEL_OP_ATTENTION_SCORES) return attention_scores_cases(suite);
     if (op == KEEL_OP_ARGMAX_ROWS || op == KEEL_OP_TOP_K_ROWS) return rows_cases(suite);
+    if (op >= KEEL_OP_CHOOSE_EXPERTS) return expert_cases(suite);
     if (op >= KEEL_OP_KEY_PROJECT && op <= KEEL_OP_QUERY_STATS) return policy_input_cases(suite);
     cache_cases(suite);
 }

@@ -110,6 +110,7 @@ void attention_cases(Suite &suite);
 void attention_scores_cases(Suite &suite);
 void cache_cases(Suite &suite);
 void policy_input_cases(Suite &suite);
+void expert_cases(Suite &suite);
 void cases_of(Suite &suite, keel_op op);
 
 // Returns the sizes of a dimension to test: all small sizes, each number in `blocking` with its two

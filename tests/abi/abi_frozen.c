@@ -5,8 +5,10 @@
 #include <keel/backend.h>
 #include <keel/host.h>
 #include <keel/kv.h>
+#include <keel/op_list.h>
 #include <keel/ops.h>
 #include <keel/ops_attention.h>
+#include <keel/ops_experts.h>
 #include <keel/ops_policy.h>
 #include <keel/plugin.h>
 #include <keel/policy.h>
@@ -104,6 +106,8 @@ MEMBER(keel_weight_desc, n_sources, 16, 4);
 MEMBER(keel_weight_desc, join, 20, 4);
 MEMBER(keel_weight_desc, use, 24, 4);
 MEMBER(keel_weight_desc, max_m, 28, 4);
+MEMBER(keel_weight_desc, experts, 32, 4);
+MEMBER(keel_weight_desc, reserved, 36, 4);
 
 /* keel_weight_info */
 MEMBER(keel_weight_info, h, 0, 8);
@@ -171,6 +175,8 @@ MEMBER(keel_backend, kv_rerotate, 376, 8);
 MEMBER(keel_backend, embed, 384, 8);
 MEMBER(keel_backend, argmax_rows, 392, 8);
 MEMBER(keel_backend, top_k_rows, 400, 8);
+MEMBER(keel_backend, choose_experts, 408, 8);
+MEMBER(keel_backend, expert_matmul, 416, 8);
 
 /* keel_region */
 MEMBER(keel_region, h, 0, 8);
@@ -362,6 +368,31 @@ MEMBER(keel_kv_rerotate_args, source, 56, 8);
 MEMBER(keel_kv_rerotate_args, begin, 64, 8);
 MEMBER(keel_kv_rerotate_args, end, 72, 8);
 
+/* keel_choose_experts_args */
+MEMBER(keel_choose_experts_args, h, 0, 8);
+MEMBER(keel_choose_experts_args, features, 8, 8);
+MEMBER(keel_choose_experts_args, plan, 16, 8);
+MEMBER(keel_choose_experts_args, logits, 24, 8);
+MEMBER(keel_choose_experts_args, bias, 32, 8);
+MEMBER(keel_choose_experts_args, index, 40, 8);
+MEMBER(keel_choose_experts_args, weights, 48, 8);
+MEMBER(keel_choose_experts_args, scale, 56, 4);
+MEMBER(keel_choose_experts_args, groups, 60, 4);
+MEMBER(keel_choose_experts_args, groups_kept, 64, 4);
+MEMBER(keel_choose_experts_args, group_top, 68, 4);
+
+/* keel_expert_matmul_args */
+MEMBER(keel_expert_matmul_args, h, 0, 8);
+MEMBER(keel_expert_matmul_args, features, 8, 8);
+MEMBER(keel_expert_matmul_args, plan, 16, 8);
+MEMBER(keel_expert_matmul_args, x, 24, 8);
+MEMBER(keel_expert_matmul_args, weight, 32, 8);
+MEMBER(keel_expert_matmul_args, w, 40, 8);
+MEMBER(keel_expert_matmul_args, index, 48, 8);
+MEMBER(keel_expert_matmul_args, weights, 56, 8);
+MEMBER(keel_expert_matmul_args, out, 64, 8);
+MEMBER(keel_expert_matmul_args, experts, 72, 8);
+
 /* keel_attention_scores_args */
 MEMBER(keel_attention_scores_args, h, 0, 8);
 MEMBER(keel_attention_scores_args, features, 8, 8);
@@ -551,6 +582,7 @@ VALUE(KEEL_JOIN_ROWS, 0ull);
 VALUE(KEEL_JOIN_INTERLEAVE, 1ull);
 VALUE(KEEL_USE_MATMUL, 1ull);
 VALUE(KEEL_USE_EMBED, 2ull);
+VALUE(KEEL_USE_EXPERTS, 4ull);
 VALUE(KEEL_LOG_TRACE, 0ull);
 VALUE(KEEL_LOG_DEBUG, 1ull);
 VALUE(KEEL_LOG_INFO, 2ull);
@@ -587,6 +619,8 @@ VALUE(KEEL_OP_KV_REROTATE, 26ull);
 VALUE(KEEL_OP_EMBED, 27ull);
 VALUE(KEEL_OP_ARGMAX_ROWS, 28ull);
 VALUE(KEEL_OP_TOP_K_ROWS, 29ull);
+VALUE(KEEL_OP_CHOOSE_EXPERTS, 30ull);
+VALUE(KEEL_OP_EXPERT_MATMUL, 31ull);
 VALUE(KEEL_MATMUL_BIAS, 1ull);
 VALUE(KEEL_MATMUL_ACCUMULATE, 2ull);
 VALUE(KEEL_GATE_INTERLEAVED, 1ull);
@@ -604,6 +638,12 @@ VALUE(KEEL_ATTENTION_SOFTCAP, 4ull);
 VALUE(KEEL_ATTENTION_LSE, 8ull);
 VALUE(KEEL_ATTENTION_SCORES, 16ull);
 VALUE(KEEL_REROTATE_SOURCE, 1ull);
+VALUE(KEEL_CHOOSE_SIGMOID, 1ull);
+VALUE(KEEL_CHOOSE_NORMALIZE, 2ull);
+VALUE(KEEL_CHOOSE_BIAS, 4ull);
+VALUE(KEEL_CHOOSE_GROUPS, 8ull);
+VALUE(KEEL_EXPERTS_SUM, 1ull);
+VALUE(KEEL_EXPERTS_ACCUMULATE, 2ull);
 VALUE(KEEL_SCORES_CAUSAL, 1ull);
 VALUE(KEEL_SCORES_RANGES, 2ull);
 VALUE(KEEL_SCORES_WEIGHTS, 4ull);

@@ -37,11 +37,13 @@ struct Model {
 
 std::vector<Model> models() {
     const auto biases = miniature_folder("llama_biases", true),
-               gemma = miniature_folder("gemma3", false);
+               gemma = miniature_folder("gemma3", false),
+               experts = miniature_folder("qwen2moe", false);
     return {{"llama with biases, mixed types", biases, {}},
             {"its first layer", biases, LayerRange{0, 1}},
             {"its last layer", biases, LayerRange{1, 2}},
-            {"gemma3", gemma, {}}};
+            {"gemma3", gemma, {}},
+            {"qwen2moe", experts, {}}};
 }
 
 std::unique_ptr<StepRig> rig_of(const Model &model) {

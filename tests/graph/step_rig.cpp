@@ -63,10 +63,9 @@ StepTap::Places WantsAll::places(uint32_t) {
 
 void WantsAll::after_attention(uint32_t, const Tensor &) {}
 
-StepRig::StepRig(const std::filesystem::path &model, std::shared_ptr<Device> device,
+StepRig::StepRig(std::shared_ptr<const ModelSource> model, std::shared_ptr<Device> device,
                  std::optional<LayerRange> part)
-    : executor(std::move(device), {}),
-      weights(executor, open_model_source(model), load_options(part)),
+    : executor(std::move(device), {}), weights(executor, std::move(model), load_options(part)),
       shape(shape_of(weights.config())), kv_template(shape),
       graph(executor, weights, graph_options(kv_template.view(), !part)) {
     for (auto &cache : caches)

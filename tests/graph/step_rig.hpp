@@ -34,6 +34,9 @@ class StepRig {
     static constexpr uint32_t sequences = 3;
 
     StepRig(const std::filesystem::path &model, std::shared_ptr<Device> device,
+            std::optional<LayerRange> part = {})
+        : StepRig(open_model_source(model), std::move(device), part) {}
+    StepRig(std::shared_ptr<const ModelSource> model, std::shared_ptr<Device> device,
             std::optional<LayerRange> part = {});
 
     // Returns one line for each op that `step` runs. The line has the label, the op, the features,

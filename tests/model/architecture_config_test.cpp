@@ -216,15 +216,50 @@ TEST_CASE("Gemma 1 has its GELU in another key than hidden_act") {
     CHECK(c.attention_scale() == 0.25);
 }
 
+// The published config.json of Qwen/Qwen3-30B-A3B and of mistralai/Mixtral-8x7B-v0.1.
+TEST_CASE("mixtures of experts have the parameter counts that their authors publish") {
+    const ModelConfig qwen = parse(R"({
+        "architectures": ["Qwen3MoeForCausalLM"], "attention_bias": false,
+        "attention_dropout": 0.0, "bos_token_id": 151643, "decoder_sparse_step": 1,
+        "eos_token_id": 151645, "head_dim": 128, "hidden_act": "silu", "hidden_size": 2048,
+        "initializer_range": 0.02, "intermediate_size": 6144, "max_position_embeddings": 40960,
+        "max_window_layers": 48, "mlp_only_layers": [], "model_type": "qwen3_moe",
+        "moe_intermediate_size": 768, "norm_topk_prob": true, "num_attention_heads": 32,
+        "num_experts": 128, "num_experts_per_tok": 8, "num_hidden_layers": 48,
+        "num_key_value_heads": 4, "output_router_logits": false, "rms_norm_eps": 1e-06,
+        "rope_scaling": null, "rope_theta": 1000000.0, "router_aux_loss_coef": 0.001,
+        "sliding_window": null, "tie_word_embeddings": false, "torch_dtype": "bfloat16",
+        "use_cache": true, "use_sliding_window": false, "vocab_size": 151936})");
+    CHECK(qwen.experts == Experts{128, 8, 768, true, 0});
+    CHECK(qwen.parameter_count() == 30532122624);
+    CHECK(qwen.active_parameter_count() == 3353032704);
+    CHECK(qwen.active_intermediate() == 6144);
+    CHECK_FALSE(qwen.sliding_window);
+    const ModelConfig mixtral = parse(R"({
+        "architectures": ["MixtralForCausalLM"], "attention_dropout": 0.0, "bos_token_id": 1,
+        "eos_token_id": 2, "hidden_act": "silu", "hidden_size": 4096, "initializer_range": 0.02,
+        "intermediate_size": 14336, "max_position_embeddings": 32768, "model_type": "mixtral",
+        "num_attention_heads": 32, "num_experts_per_tok": 2, "num_hidden_layers": 32,
+        "num_key_value_heads": 8, "num_local_experts": 8, "output_router_logits": false,
+        "rms_norm_eps": 1e-05, "rope_theta": 1000000.0, "router_aux_loss_coef": 0.02,
+        "sliding_window": null, "tie_word_embeddings": false, "torch_dtype": "bfloat16",
+        "vocab_size": 32000})");
+    CHECK(mixtral.experts == Experts{8, 2, 14336, true, 0});
+    CHECK(mixtral.parameter_count() == 46702792704);
+    CHECK(mixtral.active_parameter_count() == 12879925248);
+}
+
 TEST_CASE("unsupported kinds of models are refused with name and reason") {
-    CHECK_THAT(
-        refusal(small("Qwen3MoeForCausalLM")),
-        Contains(": architectures: 'Qwen3MoeForCausalLM' is not supported, because its "
-                 "feed-forward network is a mixture of experts; supported: LlamaForCausalLM, "
-                 "MistralForCausalLM, "));
+    CHECK_THAT(refusal(small("DeepseekV3ForCausalLM")),
+               Contains(": architectures: 'DeepseekV3ForCausalLM' is not supported, because its "
+                        "feed-forward network is a mixture of experts of a form that Keel does not "
+                        "compute; supported: LlamaForCausalLM, MistralForCausalLM, "));
+    CHECK_THAT(refusal(small("Qwen3MoeForCausalLM")),
+               Contains("num_experts: expected an integer from 1 to 4096, found nothing"));
     CHECK_THAT(refusal(small("Gemma3ForConditionalGeneration")),
                Contains("take the text-only version"));
     CHECK_THAT(refusal(small("LlamaForCausalLM", R"("num_local_experts": 8)")),
-               Contains("num_local_experts: a mixture of experts is not supported"));
+               Contains("num_local_experts: a mixture of experts is not supported for "
+                        "LlamaForCausalLM"));
     CHECK_NOTHROW(parse(small("LlamaForCausalLM", R"("num_experts": 0)")));
 }

@@ -170,7 +170,7 @@ TEST_CASE("a GGUF model with a missing key is refused with the key's name") {
         Contains(
             "metadata key 'general.architecture': 'mamba' is not supported; supported: llama"));
     CHECK_THAT(model_refusal(sound_model().key("llama.expert_count", uint32_t{8})),
-               Contains("metadata key 'llama.expert_count': a mixture of experts"));
+               Contains("metadata key 'llama.expert_used_count' is missing"));
     CHECK_THAT(model_refusal(sound_model().key("llama.rope.scaling.attn_factor", 1.5F)),
                Contains("metadata key 'llama.rope.scaling.attn_factor': 1.5 is not supported"));
     CHECK_THAT(model_refusal(sound_model().key("llama.rope.scaling.type", "dynamic")),

@@ -89,6 +89,17 @@ void Filled::fill(keel_op op) {
         a.ids = tensor(), a.w = weight_tensor = tensor(), a.out = tensor();
         break;
     }
+    case KEEL_OP_CHOOSE_EXPERTS: {
+        auto &a = as<keel_choose_experts_args>();
+        a.logits = tensor(), a.bias = tensor(), a.index = tensor(), a.weights = tensor();
+        break;
+    }
+    case KEEL_OP_EXPERT_MATMUL: {
+        auto &a = as<keel_expert_matmul_args>();
+        a.x = tensor(), a.w = weight_tensor = tensor(), a.index = tensor(), a.weights = tensor();
+        a.out = tensor();
+        break;
+    }
     case KEEL_OP_RMS_NORM:
     case KEEL_OP_ADD_RMS_NORM:
     case KEEL_OP_LAYER_NORM: {
@@ -222,6 +233,8 @@ const std::map<keel_op, std::string> by_hand = {
     {KEEL_OP_KV_REROTATE, kv_both + "tables.cos< tables.sin< row< new_positions< source< "},
     {KEEL_OP_ARGMAX_ROWS, "x< values> index> "},
     {KEEL_OP_TOP_K_ROWS, "x< values> index> "},
+    {KEEL_OP_CHOOSE_EXPERTS, "logits< bias< index> weights> "},
+    {KEEL_OP_EXPERT_MATMUL, "x< w< index< weights< out> "},
 };
 
 std::string list(const OpCall &copy) {
@@ -348,6 +361,7 @@ TEST_CASE("every op of the table has its name, and is found by it") {
     }
     CHECK(std::string(op_name(KEEL_OP_MATMUL)) == "matmul");
     CHECK(std::string(op_name(KEEL_OP_TOP_K_ROWS)) == "top_k_rows");
+    CHECK(std::string(op_name(KEEL_OP_EXPERT_MATMUL)) == "expert_matmul");
     CHECK(std::string(op_name(op_count + 1)) == "?");
     CHECK_FALSE(has_op(table, 0));
 }

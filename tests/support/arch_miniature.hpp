@@ -5,8 +5,9 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-// The miniatures of a file such as tests/golden/arch_logits.json, one for each architecture. Their
-// weights are generated in the same way as by the script next to this file.
+// The miniatures of the files arch_logits.json, family_logits.json and moe_logits.json in
+// tests/golden, one or more for each architecture. Their weights are generated in the same way as
+// by the scripts next to these files.
 
 namespace keel::test {
 
@@ -35,11 +36,10 @@ inline std::vector<Miniature> read_miniatures(const std::string &file = "arch_lo
     return all;
 }
 
-inline Miniature read_miniature(const std::string &name,
-                                const std::string &file = "arch_logits.json") {
-    for (Miniature &m : read_miniatures(file)) {
-        if (m.name == name) return std::move(m);
-    }
+inline Miniature read_miniature(const std::string &name) {
+    for (const char *file : {"arch_logits.json", "family_logits.json", "moe_logits.json"})
+        for (Miniature &m : read_miniatures(file))
+            if (m.name == name) return std::move(m);
     throw std::runtime_error("no miniature " + name);
 }
 
@@ -61,13 +61,22 @@ inline WrittenTensor make_tensor(const Miniature::Tensor &t) {
     return out;
 }
 
-// Makes `folder` and writes config.json and the weights to it.
-inline void write_miniature(const std::filesystem::path &folder, const Miniature &m) {
-    std::filesystem::create_directories(folder);
-    write_file(folder / "config.json", m.config.dump());
+inline std::vector<WrittenTensor> make_tensors(const Miniature &m) {
     std::vector<WrittenTensor> tensors;
     for (const Miniature::Tensor &t : m.tensors) tensors.push_back(make_tensor(t));
+    return tensors;
+}
+
+// Makes `folder` and writes config.json and the weights to it.
+inline void write_miniature(const std::filesystem::path &folder, const Miniature &m,
+                            const std::vector<WrittenTensor> &tensors) {
+    std::filesystem::create_directories(folder);
+    write_file(folder / "config.json", m.config.dump());
     write_safetensors(folder / "model.safetensors", tensors);
+}
+
+inline void write_miniature(const std::filesystem::path &folder, const Miniature &m) {
+    write_miniature(folder, m, make_tensors(m));
 }
 
 // Returns the first `layers` layers of the model.

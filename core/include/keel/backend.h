@@ -43,14 +43,14 @@
  * EXTENSIONS. keel_plugin.get_extension returns further tables (ext/draft/). The core uses
  * keel.replay/1, keel.timestamps/1, keel.read_later/1, keel.stream_counts/1 and
  * keel.batched_decode/1. Other hosts use keel.attention_dense/1. Reserved: keel.fused_ffn/1,
- * keel.attention_backward/1, keel.mla/1, keel.moe/1, keel.gptq/1, keel.kv_merge/1.
+ * keel.attention_backward/1, keel.mla/1, keel.gptq/1, keel.kv_merge/1.
  *
  * After KEEL_E_DEVICE_LOST, the core only calls destroy functions of the context. Everything here
  * exists since 0.1. */
 #ifndef KEEL_BACKEND_H
 #define KEEL_BACKEND_H
 
-#include "ops_policy.h"
+#include "op_list.h"
 #include "plugin.h"
 
 #ifdef __cplusplus
@@ -192,7 +192,8 @@ enum keel_join_e {
 
 /* Bits of keel_weight_desc.use: the ops that read the weight. */
 enum keel_weight_use_e { KEEL_USE_MATMUL = 1,
-                         KEEL_USE_EMBED = 2 };
+                         KEEL_USE_EMBED = 2,
+                         KEEL_USE_EXPERTS = 4 }; /* expert_matmul, and no other op */
 
 /* A matrix in a model file, one source of a weight. Rows are contiguous, and
  * keel_dtype_row_bytes(dtype, cols) bytes apart. The memory is valid during weight_prepare. If
@@ -222,6 +223,11 @@ typedef struct keel_weight_desc {
     uint32_t use;
     /* Largest number of rows that x of a matmul will have. */
     uint32_t max_m;
+    /* With KEEL_USE_EXPERTS: the number of experts, else 0. All experts have the same number of
+     * rows. The sources are joined by rows. The first n_sources / experts sources have the rows of
+     * expert 0, the next ones the rows of expert 1, and so on. */
+    uint32_t experts;
+    uint32_t reserved;
 } keel_weight_desc;
 
 /* Out-struct. */
@@ -348,9 +354,10 @@ typedef struct keel_backend {
     keel_status(KEEL_CALL *plan_info)(keel_ctx *, const keel_plan *, keel_plan_info *out);
 
     /* ---- ops ---------------------------------------------------------------------------------
-     * Each call queues the op in the stream. The ops are described in ops.h, ops_attention.h and
-     * ops_policy.h. Errors: see ops.h. If an op is NULL, the core uses its fallback ladder. Op
-     * number n is the n-th function below. Thread of all ops: one call at a time on a context. */
+     * Each call queues the op in the stream. The ops are described in ops.h, ops_attention.h,
+     * ops_policy.h and ops_experts.h. Errors: see ops.h. If an op is NULL, the core uses its
+     * fallback ladder. Op number n is the n-th function below. Thread of all ops: one call at a
+     * time on a context. */
     keel_status(KEEL_CALL *matmul)(keel_ctx *, const keel_matmul_args *);
     keel_status(KEEL_CALL *rms_norm)(keel_ctx *, const keel_norm_args *);
     keel_status(KEEL_CALL *add_rms_norm)(keel_ctx *, const keel_norm_args *);
@@ -380,39 +387,9 @@ typedef struct keel_backend {
     keel_status(KEEL_CALL *embed)(keel_ctx *, const keel_embed_args *);
     keel_status(KEEL_CALL *argmax_rows)(keel_ctx *, const keel_rows_args *);
     keel_status(KEEL_CALL *top_k_rows)(keel_ctx *, const keel_rows_args *);
+    keel_status(KEEL_CALL *choose_experts)(keel_ctx *, const keel_choose_experts_args *);
+    keel_status(KEEL_CALL *expert_matmul)(keel_ctx *, const keel_expert_matmul_args *);
 } keel_backend;
-
-/* Expands X(ID, slot, args type) for each op, in slot order. Wrappers and tables use it. */
-#define KEEL_FOR_EACH_OP(X)                                           \
-    X(MATMUL, matmul, keel_matmul_args)                               \
-    X(RMS_NORM, rms_norm, keel_norm_args)                             \
-    X(ADD_RMS_NORM, add_rms_norm, keel_norm_args)                     \
-    X(LAYER_NORM, layer_norm, keel_norm_args)                         \
-    X(SILU_MUL, silu_mul, keel_gate_args)                             \
-    X(GELU_MUL, gelu_mul, keel_gate_args)                             \
-    X(ADD, add, keel_elementwise_args)                                \
-    X(ADD_BIAS, add_bias, keel_elementwise_args)                      \
-    X(SCALE, scale, keel_elementwise_args)                            \
-    X(SCALED_ADD, scaled_add, keel_elementwise_args)                  \
-    X(SOFTMAX, softmax, keel_move_args)                               \
-    X(CAST, cast, keel_move_args)                                     \
-    X(COPY, copy, keel_move_args)                                     \
-    X(TRANSPOSE, transpose, keel_move_args)                           \
-    X(ZERO, zero, keel_move_args)                                     \
-    X(ROPE, rope, keel_rope_args)                                     \
-    X(QKV_PREPARE, qkv_prepare, keel_qkv_args)                        \
-    X(ATTENTION, attention, keel_attention_args)                      \
-    X(ATTENTION_SCORES, attention_scores, keel_attention_scores_args) \
-    X(KEY_PROJECT, key_project, keel_keys_args)                       \
-    X(KEY_SUM, key_sum, keel_keys_args)                               \
-    X(VALUE_NORMS, value_norms, keel_keys_args)                       \
-    X(QUERY_STATS, query_stats, keel_query_stats_args)                \
-    X(KV_APPEND, kv_append, keel_kv_append_args)                      \
-    X(KV_GATHER, kv_gather, keel_kv_gather_args)                      \
-    X(KV_REROTATE, kv_rerotate, keel_kv_rerotate_args)                \
-    X(EMBED, embed, keel_embed_args)                                  \
-    X(ARGMAX_ROWS, argmax_rows, keel_rows_args)                       \
-    X(TOP_K_ROWS, top_k_rows, keel_rows_args)
 
 #ifdef __cplusplus
 }

@@ -1,6 +1,6 @@
 /* The op table, part 1: the rules of all ops, and the linear, norm, activation, elementwise and row
  * ops. Part 2 is ops_attention.h (positions, attention, cache), part 3 ops_policy.h (inputs of
- * eviction policies).
+ * eviction policies), part 4 ops_experts.h (mixture of experts).
  *
  * An OP is one step of a model's computation, such as a matrix product. The core calls it through a
  * function pointer of keel_backend (backend.h) with a struct of arguments, its "args". A backend
@@ -100,7 +100,9 @@ enum keel_op_e {
     KEEL_OP_KV_REROTATE = 26,      /* rotation of keys in the cache */
     KEEL_OP_EMBED = 27,            /* rows of a weight by token id */
     KEEL_OP_ARGMAX_ROWS = 28,      /* index of the largest value of each row */
-    KEEL_OP_TOP_K_ROWS = 29        /* the k largest values of each row */
+    KEEL_OP_TOP_K_ROWS = 29,       /* the k largest values of each row */
+    KEEL_OP_CHOOSE_EXPERTS = 30,   /* experts and their weights, from the logits of a router */
+    KEEL_OP_EXPERT_MATMUL = 31     /* products with the matrices of the chosen experts */
 };
 
 /* The first members of every args struct. */

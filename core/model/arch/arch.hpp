@@ -13,6 +13,7 @@ namespace keel::arch {
 extern const Architecture llama, mistral, ministral, qwen2, qwen3, gemma, gemma2, gemma3;
 extern const Architecture ministral3, smollm3, phi3, olmo2, olmo3, granite, glm, glm4, cohere,
     cohere2;
+extern const Architecture mixtral, qwen2_moe, qwen3_moe, olmoe;
 
 // Tensor names of Gemma 2 and 3. Their layers have norms before and after attention and
 // feed-forward.
@@ -41,6 +42,10 @@ void refuse_true(const model::ConfigReader &in, const char *key);
 // Reads Qwen's keys "use_sliding_window", "sliding_window" and "max_window_layers", which is the
 // first layer with a window.
 void read_qwen_window(const model::ConfigReader &in, ModelConfig &config);
+
+// Reads the number of experts, "num_experts_per_tok", and the size of an expert from `size_key`.
+// Refuses keys that change the choice of experts, or the layers that have experts.
+void read_experts(const model::ConfigReader &in, ModelConfig &config, const char *size_key);
 
 // Sets the properties that all Gemmas share: (1 + w) norms and scaled embeddings.
 void read_gemma(const model::ConfigReader &in, ModelConfig &config);

@@ -26,6 +26,7 @@
 namespace keel_cpu {
 
 constexpr int64_t kDenseKeys = kTileSlots;
+constexpr float kHidden = -__builtin_inff(); // bias of a hidden pair
 
 // A tensor [batch, tokens, heads, dim]. Strides are in bytes.
 struct DenseTensor {

@@ -6,8 +6,6 @@
 namespace keel_cpu {
 namespace {
 
-constexpr float kHidden = -__builtin_inff();
-
 int64_t longer(int64_t a, int64_t b) { return a > b ? a : b; }
 int64_t shorter(int64_t a, int64_t b) { return a < b ? a : b; }
 

@@ -101,16 +101,47 @@ keel_status check_weight(keel_ctx *ctx, const keel_weight_desc *desc, WeightType
     return KEEL_OK;
 }
 
+// Checks the sources of a weight with experts: each expert has the same number of sources and rows.
+keel_status check_experts(keel_ctx *ctx, const keel_weight_desc *desc) {
+    const bool wanted = (desc->use & KEEL_USE_EXPERTS) != 0;
+    if (wanted != (desc->experts != 0) || (wanted && desc->use != KEEL_USE_EXPERTS))
+        return fail(ctx->host, KEEL_E_INVALID_ARG,
+                    "weight: expected a number of experts with KEEL_USE_EXPERTS alone, found %u "
+                    "experts and use %u",
+                    desc->experts, desc->use);
+    if (!wanted) return KEEL_OK;
+    if (desc->join != KEEL_JOIN_ROWS || desc->n_sources % desc->experts != 0)
+        return fail(ctx->host, KEEL_E_INVALID_ARG,
+                    "weight: expected the same number of sources for each of %u experts, joined by "
+                    "rows; found %u sources",
+                    desc->experts, desc->n_sources);
+    const uint32_t each = desc->n_sources / desc->experts;
+    int64_t first = 0;
+    for (uint32_t e = 0; e < desc->experts; ++e) {
+        int64_t rows = 0;
+        for (uint32_t i = 0; i < each; ++i) rows += desc->sources[e * each + i]->rows;
+        if (e == 0) first = rows;
+        if (rows != first)
+            return fail(ctx->host, KEEL_E_INVALID_ARG,
+                        "weight: expert %u has %lld rows, expert 0 has %lld", e, (long long)rows,
+                        (long long)first);
+    }
+    return KEEL_OK;
+}
+
 // Returns true if weight_prepare stores this weight in the interleaved layout.
 bool is_interleaved(WeightType type, uint32_t use) {
     // A weight that only the op embed reads is not interleaved, because embed reads single rows
     // fast in any layout.
-    return is_quantized(type) && (use & KEEL_USE_MATMUL) != 0;
+    return is_quantized(type) && (use & (KEEL_USE_MATMUL | KEEL_USE_EXPERTS)) != 0;
 }
 
-// Returns the number of interleaved groups for the rows of a weight. The next function returns the
-// bytes of one group.
-int64_t groups_of(const WeightView &view, int64_t group) { return (view.rows + group - 1) / group; }
+// Returns the number of interleaved groups for the rows of a weight. The rows of each expert begin
+// with a new group. The next function returns the bytes of one group.
+int64_t groups_of(const keel_weight *w, int64_t group) {
+    const int64_t experts = w->experts == 0 ? 1 : w->experts;
+    return experts * ((w->view.rows / experts + group - 1) / group);
+}
 
 int64_t group_bytes_of(const WeightView &view, int64_t group) {
     const BlockForm form = block_form(view.type);
@@ -128,12 +159,13 @@ keel_weight *new_weight(keel_ctx *ctx, const keel_weight_desc *desc, WeightType 
     w->view.cols = desc->sources[0]->cols;
     for (uint32_t i = 0; i < desc->n_sources; ++i) w->view.rows += desc->sources[i]->rows;
     w->use = desc->use;
+    w->experts = desc->experts;
     return w;
 }
 
 // Stores the rows of w->view in new memory, as interleaved groups for the context's kernels.
 keel_status interleave(keel_ctx *ctx, keel_weight *w) {
-    const int64_t group = ctx->matmul->group, groups = groups_of(w->view, group);
+    const int64_t group = ctx->matmul->group, groups = groups_of(w, group);
     WeightView packed = w->view;
     packed.layout = Layout::interleaved;
     packed.group_bytes = group_bytes_of(w->view, group);
@@ -145,6 +177,7 @@ keel_status interleave(keel_ctx *ctx, keel_weight *w) {
                     (long long)(groups * packed.group_bytes));
     packed.packed = w->packed.data;
     const Pieces pieces = pieces_of(w->packed, packed.group_bytes, groups);
+    const int64_t experts = w->experts == 0 ? 1 : w->experts, each = groups / experts;
     int64_t next = 0;
     int32_t stopped = 0;
     const keel_status status = parallel(ctx, workers_for(ctx, w->packed.bytes), [&](const Team &) {
@@ -153,8 +186,11 @@ keel_status interleave(keel_ctx *ctx, keel_weight *w) {
             if (piece >= pieces.count || __atomic_load_n(&stopped, __ATOMIC_RELAXED) != 0) return;
             if (ctx->host->cancelled(ctx->host) != 0)
                 __atomic_store_n(&stopped, 1, __ATOMIC_RELAXED);
-            for (int64_t g = pieces.begin(piece); g < pieces.begin(piece + 1); ++g)
-                make_group(w->view, group, g, w->packed.data + g * packed.group_bytes);
+            for (int64_t g = pieces.begin(piece); g < pieces.begin(piece + 1); ++g) {
+                RowSource source{};
+                const WeightView own = expert_view(w->view, experts, g / each, group, source);
+                make_group(own, group, g % each, w->packed.data + g * packed.group_bytes);
+            }
         }
     });
     w->view = packed;
@@ -177,6 +213,23 @@ bool weight_type_of(keel_dtype dtype, WeightType &type) {
     case KEEL_DTYPE_Q6_K: type = WeightType::q6_k; return true;
     default: return false;
     }
+}
+
+WeightView expert_view(const WeightView &all, int64_t experts, int64_t e, int64_t group,
+                       RowSource &source) {
+    WeightView own = all;
+    own.rows = all.rows / experts;
+    if (all.layout == Layout::interleaved) {
+        own.packed += e * ((own.rows + group - 1) / group) * all.group_bytes;
+    } else if (all.n_sources == 1) {
+        source = {all.sources->data + e * own.rows * all.sources->stride, all.sources->stride,
+                  own.rows};
+        own.sources = &source;
+    } else if (experts > 1) {
+        own.n_sources = all.n_sources / static_cast<uint32_t>(experts);
+        own.sources = all.sources + e * own.n_sources;
+    }
+    return own;
 }
 
 bool view_tensor(const keel_tensor *w, RowSource &source, WeightView &view) {
@@ -202,6 +255,7 @@ keel_status KEEL_CALL weight_prepare(keel_ctx *ctx, const keel_weight_desc *thei
     const keel_weight_desc *desc = &mine;
     WeightType type = WeightType::f32;
     keel_status status = check_weight(ctx, desc, type);
+    if (status == KEEL_OK) status = check_experts(ctx, desc);
     if (status != KEEL_OK) return status;
     keel_weight *w = new_weight(ctx, desc, type);
     if (w == nullptr)
@@ -210,7 +264,7 @@ keel_status KEEL_CALL weight_prepare(keel_ctx *ctx, const keel_weight_desc *thei
     const bool half = type == WeightType::f16 || type == WeightType::bf16;
     if (status == KEEL_OK && is_interleaved(type, desc->use))
         status = interleave(ctx, w);
-    else if (status == KEEL_OK && half && (desc->use & KEEL_USE_MATMUL) != 0)
+    else if (status == KEEL_OK && half && (desc->use & (KEEL_USE_MATMUL | KEEL_USE_EXPERTS)) != 0)
         status = copy_rows(ctx, w);
     if (status != KEEL_OK) {
         weight_free(ctx, w->packed, w->slab);
@@ -239,8 +293,7 @@ keel_status KEEL_CALL weight_info(keel_ctx *ctx, const keel_weight *w,
     info.dtype = dtype_of(w->view.type);
     info.source_needed = w->packed.data == nullptr;
     if (w->view.layout == Layout::interleaved) {
-        info.bytes =
-            static_cast<uint64_t>(groups_of(w->view, ctx->matmul->group) * w->view.group_bytes);
+        info.bytes = static_cast<uint64_t>(groups_of(w, ctx->matmul->group) * w->view.group_bytes);
         snprintf(info.layout, sizeof info.layout, "%s, %lld rows interleaved",
                  type_name(w->view.type), (long long)ctx->matmul->group);
     } else {
