@@ -285,7 +285,22 @@ double yarn_factor(const GgufBytes &file) {
     return open(file, folder)->config().rope_scaling.attention_factor;
 }
 
+GgufBytes olmo_with_pattern(uint32_t type, const std::string &value) {
+    return sound_model("olmo2")
+        .key("olmo2.attention.sliding_window", uint32_t{7})
+        .raw_key("olmo2.attention.sliding_window_pattern", type, value);
+}
+
 } // namespace
+
+TEST_CASE("a GGUF file with M-RoPE is refused") {
+    CHECK_THAT(model_refusal(sound_model("glm4").raw_key("glm4.rope.dimension_sections", 9,
+                                                         GgufBytes::number(uint32_t{5}) +
+                                                             GgufBytes::number(uint64_t{1}) +
+                                                             GgufBytes::number(int32_t{8}))),
+               Contains("metadata key 'glm4.rope.dimension_sections': RoPE with several positions "
+                        "for each token (M-RoPE) is not supported"));
+}
 
 TEST_CASE("YaRN's factor of cos and sin comes from the keys that its converter wrote") {
     const double usual = 1 + 0.1 * std::log(8.0);
@@ -312,6 +327,37 @@ TEST_CASE("YaRN's factor of cos and sin comes from the keys that its converter w
                Contains("yarn_attn_factor': expected 1.5") && Contains("found 1.25"));
     CHECK_THAT(model_refusal(with_yarn("olmo2").key("olmo2" + whole, -1.0F)),
                Contains("metadata key 'olmo2.rope.scaling.yarn_attn_factor': expected a number"));
+}
+
+TEST_CASE("a GGUF file of mistral3 is a Ministral 3 if it has YaRN, else a Mistral") {
+    const TempFolder folder;
+    const auto mistral = open(sound_model("mistral3"), folder);
+    CHECK(mistral->config().architecture->name == "MistralForCausalLM");
+    CHECK_FALSE(mistral->config().sliding_window);
+    CHECK(mistral->find("model.layers.0.self_attn.q_proj.weight")->interleaved_heads == 2);
+    CHECK(check_model_tensors(*mistral).empty());
+    const auto ministral = open(with_yarn("mistral3"), folder);
+    CHECK(ministral->config().architecture->name == "Ministral3ForCausalLM");
+    CHECK(ministral->find("model.layers.0.self_attn.k_proj.weight")->interleaved_heads == 1);
+}
+
+TEST_CASE("a GGUF file with a window in other layers than its architecture has is refused") {
+    const TempFolder folder;
+    const auto flags = [](const std::string &values) {
+        return GgufBytes::number(uint32_t{7}) + GgufBytes::number(uint64_t{values.size()}) + values;
+    };
+    CHECK(open(olmo_with_pattern(9, flags("\1")), folder)->config().window(0) == 7);
+    CHECK(open(olmo_with_pattern(4, GgufBytes::number(uint32_t{4})), folder)->config().window(0) ==
+          7);
+    const std::string place = "metadata key 'olmo2.attention.sliding_window_pattern': expected ";
+    CHECK_THAT(model_refusal(olmo_with_pattern(9, flags(std::string(1, '\0')))),
+               Contains(place + "layer 0 with a window, as in every Olmo3ForCausalLM"));
+    CHECK_THAT(model_refusal(olmo_with_pattern(4, GgufBytes::number(uint32_t{1}))),
+               Contains(place + "layer 0 with a window"));
+    CHECK_THAT(model_refusal(olmo_with_pattern(9, flags(""))),
+               Contains(place + "a boolean for each of 1 layers"));
+    CHECK_THAT(model_refusal(olmo_with_pattern(8, GgufBytes::text("x"))),
+               Contains("expected an integer"));
 }
 
 TEST_CASE("split GGUF files are one model, and parts of different models are refused") {
