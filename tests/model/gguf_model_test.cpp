@@ -293,6 +293,19 @@ GgufBytes olmo_with_pattern(uint32_t type, const std::string &value) {
 
 } // namespace
 
+TEST_CASE("an additional bias in a GGUF file is refused, unless all its values are zero") {
+    const auto with_bias = [](std::string values) {
+        values.resize(128);
+        return sound_model().tensor("blk.0.attn_output.bias", {32}, ggml::f32, values);
+    };
+    const TempFolder folder;
+    CHECK(check_model_tensors(*open(with_bias(""), folder)) ==
+          std::vector<std::string>{"model.layers.0.self_attn.o_proj.bias"});
+    CHECK_THAT(model_refusal(with_bias(std::string(64, '\0') + GgufBytes::number(0.5F))),
+               Contains("tensor 'blk.0.attn_output.bias': expected no such tensor in "
+                        "LlamaForCausalLM with this config"));
+}
+
 TEST_CASE("a GGUF file with M-RoPE is refused") {
     CHECK_THAT(model_refusal(sound_model("glm4").raw_key("glm4.rope.dimension_sections", 9,
                                                          GgufBytes::number(uint32_t{5}) +
