@@ -134,7 +134,9 @@ class ConfigMaker : MetadataReader {
             file_.fail(sections, "RoPE with several positions for each token (M-RoPE) is not "
                                  "supported; give a model that was made for text only");
         }
-        if (!take("rope_theta", "rope.freq_base"))
+        // The config of a Cohere model must have the key.
+        if (!take("rope_theta", "rope.freq_base") &&
+            !architecture_->architecture.starts_with("Cohere"))
             config_["rope_theta"] = architecture_->name == "gemma3" ? 1e6 : 1e4;
         json scaling = read_rope_scaling(*this, number("max_position_embeddings"), names_);
         if (!scaling.is_null()) config_["rope_scaling"] = std::move(scaling);

@@ -163,6 +163,10 @@ TEST_CASE("a GGUF model with a missing key is refused with the key's name") {
                Contains("'llama.attention.head_count': expected"));
     CHECK_THAT(model_refusal(without("llama.attention.layer_norm_rms_epsilon")),
                Contains("epsilon' is missing"));
+    CHECK_THAT(model_refusal(sound_model("command-r")
+                                 .key("command-r.attention.layer_norm_epsilon", 1e-5F)
+                                 .key("command-r.logit_scale", 0.5F)),
+               Contains("metadata key 'command-r.rope.freq_base': expected a number"));
     GgufBytes file;
     file.key("general.architecture", "mamba");
     CHECK_THAT(
