@@ -191,6 +191,19 @@ std::optional<std::vector<int64_t>> GgufFile::integers(std::string_view key, uin
     return values;
 }
 
+std::optional<std::vector<bool>> GgufFile::booleans(std::string_view key, uint64_t most) const {
+    const GgufEntry *entry = typed(key, true, "an array of booleans");
+    if (entry == nullptr) return std::nullopt;
+    if (entry->element != GgufType::boolean || entry->count > most)
+        fail(key, fmt::format("expected an array of at most {} booleans, found {}", most,
+                              describe(*entry)));
+    std::vector<bool> values;
+    values.reserve(static_cast<size_t>(entry->count));
+    for (uint64_t i = 0; i < entry->count; ++i)
+        values.push_back(load_value<uint8_t>(bytes_.data() + entry->offset + i) != 0);
+    return values;
+}
+
 std::optional<std::vector<float>> GgufFile::numbers(std::string_view key, uint64_t most) const {
     const GgufEntry *entry = typed(key, true, "an array of numbers");
     if (entry == nullptr) return std::nullopt;

@@ -100,6 +100,7 @@ class GgufFile {
     std::optional<std::vector<int64_t>> integers(std::string_view key, uint64_t most,
                                                  int64_t low = INT64_MIN,
                                                  int64_t high = INT64_MAX) const;
+    std::optional<std::vector<bool>> booleans(std::string_view key, uint64_t most) const;
     // The numbers can be NaN or infinite.
     std::optional<std::vector<float>> numbers(std::string_view key, uint64_t most) const;
     // Returns the number of elements of an array, or nullopt if there is no such key.

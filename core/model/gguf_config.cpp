@@ -28,6 +28,7 @@ class ConfigMaker : MetadataReader {
         add_tokens();
         ModelConfig config = parse();
         if (architecture_->factor_norms) config.norm_offset = 0;
+        check_window_pattern(config);
         add_rope_factors(config);
         return config;
     }
@@ -35,7 +36,8 @@ class ConfigMaker : MetadataReader {
   private:
     // GGUF files of Mixtral, Mistral and Llama have the same architecture name. Experts make a file
     // a Mixtral. Without experts, a window makes the file a Mistral. OLMo 2 and OLMo 3 also have
-    // the same name. A window makes a file an OLMo 3.
+    // the same name. A window makes a file an OLMo 3. Files of Ministral 3 and of Mistral Small
+    // 3.1 and 3.2 have the same name too. Only Ministral 3 has RoPE scaling.
     std::string architecture_name() const {
         const std::string window = key("attention.sliding_window");
         const bool has_window = file_.has(window) && value(window) != json(0);
@@ -43,6 +45,11 @@ class ConfigMaker : MetadataReader {
             return "MixtralForCausalLM";
         if (has_window && is_llama()) return "MistralForCausalLM";
         if (has_window && architecture_->name == "olmo2") return "Olmo3ForCausalLM";
+        const std::string scaling = key("rope.scaling.type");
+        const bool is_scaled = file_.has(scaling) && file_.text(scaling) != "none";
+        if (architecture_->name == "mistral3" && !is_scaled &&
+            !file_.has(key("attention.temperature_scale")))
+            return "MistralForCausalLM";
         return std::string(architecture_->architecture);
     }
     bool is_llama() const { return architecture_->name == "llama"; }
@@ -164,7 +171,14 @@ class ConfigMaker : MetadataReader {
     }
 
     void add_rope() {
-        if (!take("rope_theta", "rope.freq_base"))
+        const std::string sections = key("rope.dimension_sections");
+        if (file_.has(sections)) {
+            file_.fail(sections, "RoPE with several positions for each token (M-RoPE) is not "
+                                 "supported; give a model that was made for text only");
+        }
+        // The config of a Cohere model must have the key.
+        if (!take("rope_theta", "rope.freq_base") &&
+            !architecture_->architecture.starts_with("Cohere"))
             config_["rope_theta"] = architecture_->name == "gemma3" ? 1e6 : 1e4;
         json scaling = read_rope_scaling(*this, number("max_position_embeddings"), names_);
         if (!scaling.is_null()) config_["rope_scaling"] = std::move(scaling);
@@ -187,10 +201,13 @@ class ConfigMaker : MetadataReader {
         config_["mlp_bias"] = tensor("blk.0.ffn_gate.bias") != nullptr;
         take("sliding_window", "attention.sliding_window");
         // Writers use 0 for "no window" in architectures that may have none (Phi 4).
-        const bool may_lack_window = architecture_->name == "phi3" ||
-                                     architecture_->name == "llama" ||
-                                     architecture_->name == "olmo2";
+        const bool may_lack_window =
+            architecture_->name == "phi3" || architecture_->name == "llama" ||
+            architecture_->name == "olmo2" || architecture_->name == "mistral3";
         if (may_lack_window && config_.value("sliding_window", json(1)) == json(0))
+            config_["sliding_window"] = nullptr;
+        // MistralForCausalLM has a window if its config lacks the key.
+        if (architecture_->name == "mistral3" && !config_.contains("sliding_window"))
             config_["sliding_window"] = nullptr;
         take("attn_logit_softcapping", "attn_logit_softcapping");
         take("final_logit_softcapping", "final_logit_softcapping");
@@ -235,6 +252,34 @@ class ConfigMaker : MetadataReader {
             if (name == names_.end()) throw;
             throw_error(ErrorKind::input, "{}: metadata key '{}': {}", e.place(), name->second,
                         e.text());
+        }
+    }
+
+    // The key lists the layers with a window: a boolean for each layer, or a number n. With n,
+    // every n-th layer has no window.
+    void check_window_pattern(const ModelConfig &config) const {
+        const std::string name = key("attention.sliding_window_pattern");
+        const GgufEntry *entry = file_.find(name);
+        if (entry == nullptr || !config.sliding_window) return;
+        const auto layers = static_cast<size_t>(config.layers);
+        std::vector<bool> slides;
+        if (entry->is_array()) {
+            slides = *file_.booleans(name, layers);
+            if (slides.size() != layers)
+                file_.fail(name, fmt::format("expected a boolean for each of {} layers, found {}",
+                                             layers, file_.describe(*entry)));
+        } else {
+            const auto n = static_cast<size_t>(*file_.integer(name, 1, INT32_MAX));
+            for (size_t i = 0; i < layers; ++i) slides.push_back((i + 1) % n != 0);
+        }
+        for (size_t i = 0; i < layers; ++i) {
+            const bool expected = config.window(i) > 0;
+            if (slides[i] == expected) continue;
+            file_.fail(name,
+                       fmt::format("expected layer {} {} a window, as in every {}; another "
+                                   "choice of layers is not supported in GGUF files; use the "
+                                   "model's folder",
+                                   i, expected ? "with" : "without", config.architecture->name));
         }
     }
 

@@ -51,8 +51,36 @@ class ScalingMaker {
                                      in_.value(name).dump()));
     }
 
-    // Readers of GGUF compute the factor of cos and sin from the scaling factor f. It is
-    // g(1) = 1 + 0.1 ln f, or g(1) / g(m) with the log multiplier m, times attn_factor.
+    static bool is_near(double a, double b) { return std::abs(a - b) <= 1e-6 * std::abs(b); }
+
+    // Returns the factor of cos and sin with YaRN. Readers of GGUF compute it from the scaling
+    // factor f. It is g(1) = 1 + 0.1 ln f, or g(1) / g(m) with the log multiplier m, times
+    // attn_factor. llama.cpp's converter writes attention_factor of a config.json, which is the
+    // whole factor, as yarn_attn_factor, and for OLMo 3 also as attn_factor.
+    double yarn_attention(double f) {
+        constexpr std::string_view partial = "rope.scaling.attn_factor",
+                                   whole = "rope.scaling.yarn_attn_factor";
+        const bool is_olmo = in_.architecture_->name == "olmo2";
+        const auto magnitude = [&](double m) { return 0.1 * m * std::log(f) + 1; };
+        const double multiplier = in_.number_or("rope.scaling.yarn_log_multiplier", 0);
+        const double usual = magnitude(1) / (multiplier != 0 ? magnitude(multiplier) : 1);
+        double attention = usual * in_.number_or(partial, 1);
+        if (is_olmo) attention = in_.number_or(partial, in_.number_or(whole, usual));
+        names_["rope_scaling.attention_factor"] =
+            in_.key(is_olmo && !file_.has(in_.key(partial)) ? whole : partial);
+        if (const double given = in_.number_or(whole, attention); !is_near(given, attention)) {
+            file_.fail(in_.key(whole),
+                       fmt::format("expected {:.8g}, the factor of cos and sin that the other keys "
+                                   "of YaRN give; found {:.8g}",
+                                   attention, given));
+        }
+        // The file has the factors with the precision of f32. If a factor fits the usual one or 1,
+        // that one is used, so the GGUF file computes exactly what the folder does.
+        for (const double exact : {usual, 1.0})
+            if (is_near(attention, exact)) return exact;
+        return attention;
+    }
+
     json yarn(const std::string &factor) {
         json object = {{"rope_type", "yarn"}};
         take(object, "factor", "rope.scaling.factor");
@@ -60,16 +88,10 @@ class ScalingMaker {
         take(object, "beta_fast", "rope.scaling.yarn_beta_fast");
         take(object, "beta_slow", "rope.scaling.yarn_beta_slow");
         refuse_unless_one("rope.scaling.yarn_ext_factor");
-        refuse_unless_one("rope.scaling.yarn_attn_factor");
         const double by = file_.has(factor) ? *file_.number(factor, 1, 1e6) : 1;
-        const auto magnitude = [&](double m) { return 0.1 * m * std::log(by) + 1; };
         if (find_architecture(in_.architecture_->architecture)->defaults.scales_queries)
             take(object, "llama_4_scaling_beta", "attention.temperature_scale");
-        const double log_multiplier = in_.number_or("rope.scaling.yarn_log_multiplier", 0),
-                     attention = in_.number_or("rope.scaling.attn_factor", 1);
-        if (log_multiplier != 0 || attention != 1)
-            object["attention_factor"] =
-                attention * magnitude(1) / (log_multiplier != 0 ? magnitude(log_multiplier) : 1);
+        object["attention_factor"] = yarn_attention(by);
         return object;
     }
 
@@ -90,7 +112,7 @@ class ScalingMaker {
         const double usual = trained > original && original > 1
                                  ? std::sqrt(1 + std::log(trained / original) / std::log(original))
                                  : 1;
-        if (std::abs(attention - usual) > 1e-6 * usual) object["attention_factor"] = attention;
+        if (!is_near(attention, usual)) object["attention_factor"] = attention;
         return object;
     }
 

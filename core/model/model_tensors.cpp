@@ -3,6 +3,7 @@
 #include "base/display.hpp"
 #include "base/error.hpp"
 
+#include <algorithm>
 #include <fmt/format.h>
 #include <unordered_set>
 
@@ -158,12 +159,23 @@ LayerParts layer_parts(const ModelConfig &c, int64_t layer) {
 
 namespace {
 
+// Returns true if the tensor is a bias without effect, because all its values are zero.
+bool is_zero_bias(const ModelSource &source, const TensorInfo &tensor) {
+    if (!tensor.name.ends_with(".bias") || tensor.shape.size() != 1 ||
+        !is_weight_dtype(tensor.dtype))
+        return false;
+    std::vector<float> values(static_cast<size_t>(tensor.elements()));
+    source.read(tensor, 0, values.size(), values.data());
+    return std::all_of(values.begin(), values.end(), [](float value) { return value == 0; });
+}
+
 // Throws if a layer has a tensor that the model does not use, because its effect would be lost.
-// Buffers of RoPE, which older files have, have no effect.
+// Buffers of RoPE, which older files have, have no effect. Some models have biases of zeros.
 void refuse_in_layer(const ModelSource &source, const TensorInfo &tensor) {
     const std::string_view name = tensor.name;
     const bool is_in_layer = name.starts_with("model.layers.") || name.starts_with("blk.");
     if (!is_in_layer || name.ends_with(".rotary_emb.inv_freq")) return;
+    if (is_zero_bias(source, tensor)) return;
     throw_error(ErrorKind::input,
                 "{}: tensor '{}': expected no such tensor in {} with this config, found {} of {}; "
                 "Keel would ignore the tensor and generate other text; check the config",

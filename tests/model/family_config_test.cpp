@@ -222,12 +222,21 @@ TEST_CASE("Command R7B has parallel blocks, and RoPE only in the layers with a w
     CHECK(c.window(3) == 0);
     CHECK_FALSE(c.has_rope(3));
     CHECK(layer_parts(c, 0).ffn_norm.empty());
-    CHECK_THAT(why_refused("Cohere2ForCausalLM", R"("use_parallel_block": false)"),
+    const std::string theta = R"("rope_theta": 50000, )";
+    CHECK_THAT(why_refused("Cohere2ForCausalLM", theta + R"("use_parallel_block": false)"),
                Contains("use_parallel_block: expected true, found false"));
-    CHECK_THAT(why_refused("Cohere2ForCausalLM", R"("position_embedding_type": "rope_neox")"),
-               Contains("position_embedding_type: expected rope_gptj"));
+    CHECK_THAT(
+        why_refused("Cohere2ForCausalLM", theta + R"("position_embedding_type": "rope_neox")"),
+        Contains("position_embedding_type: expected rope_gptj"));
     CHECK_THAT(why_refused("CohereForCausalLM", R"("use_qk_norm": true)"),
                Contains("use_qk_norm: expected false, found true"));
+    CHECK_THAT(why_refused("Cohere2ForCausalLM", theta + R"("sliding_window": null)"),
+               Contains("sliding_window: expected a number of tokens, found null"));
+    CHECK_THAT(why_refused("CohereForCausalLM", R"("rope_scaling": null)"),
+               Contains("rope_theta: expected a number, found nothing"));
+    CHECK(
+        read(family("CohereForCausalLM", R"("rope_parameters": {"rope_theta": 8e6})")).rope_theta ==
+        8e6);
 }
 
 TEST_CASE("Ministral has a window in the layers that its config lists") {

@@ -7,6 +7,7 @@
 #include "support/temp_folder.hpp"
 
 #include <catch2/catch.hpp>
+#include <cmath>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -30,20 +31,19 @@ std::vector<float> model_values(const ModelSource &source, const TensorInfo &ten
     return out;
 }
 
-// Returns a Llama of one layer with hidden size 32 that has all required keys.
-GgufBytes sound_model() {
+// Returns a Llama of one layer with hidden size 32 that has all required keys. With another `name`,
+// its keys are those of another architecture.
+GgufBytes sound_model(const std::string &name = "llama") {
     GgufBytes file;
-    file.key("general.architecture", "llama");
-    const auto number = [&](const char *key, uint32_t value) {
-        file.key(std::string("llama.") + key, value);
-    };
+    file.key("general.architecture", name.c_str());
+    const auto number = [&](const char *key, uint32_t value) { file.key(name + "." + key, value); };
     number("context_length", 64);
     number("embedding_length", 32);
     number("block_count", 1);
     number("feed_forward_length", 64);
     number("attention.head_count", 2);
     number("attention.head_count_kv", 1);
-    file.key("llama.attention.layer_norm_rms_epsilon", 1e-5F);
+    file.key(name + ".attention.layer_norm_rms_epsilon", 1e-5F);
     const auto tensor = [&](const char *name, uint64_t rows, uint64_t columns) {
         const std::vector<uint64_t> sizes =
             rows == 0 ? std::vector<uint64_t>{columns} : std::vector{columns, rows};
@@ -163,6 +163,10 @@ TEST_CASE("a GGUF model with a missing key is refused with the key's name") {
                Contains("'llama.attention.head_count': expected"));
     CHECK_THAT(model_refusal(without("llama.attention.layer_norm_rms_epsilon")),
                Contains("epsilon' is missing"));
+    CHECK_THAT(model_refusal(sound_model("command-r")
+                                 .key("command-r.attention.layer_norm_epsilon", 1e-5F)
+                                 .key("command-r.logit_scale", 0.5F)),
+               Contains("metadata key 'command-r.rope.freq_base': expected a number"));
     GgufBytes file;
     file.key("general.architecture", "mamba");
     CHECK_THAT(
@@ -269,6 +273,108 @@ TEST_CASE("a window of 0 in a GGUF file means no window, and another window make
         open(sound_model().key("llama.attention.sliding_window", uint32_t{7}), folder);
     CHECK(some->config().architecture->name == "MistralForCausalLM");
     CHECK(some->config().window(0) == 7);
+}
+
+namespace {
+
+GgufBytes with_yarn(const std::string &name) {
+    return sound_model(name)
+        .key(name + ".rope.scaling.type", "yarn")
+        .key(name + ".rope.scaling.factor", 8.0F)
+        .key(name + ".rope.scaling.original_context_length", uint32_t{16});
+}
+
+double yarn_factor(const GgufBytes &file) {
+    const TempFolder folder;
+    return open(file, folder)->config().rope_scaling.attention_factor;
+}
+
+GgufBytes olmo_with_pattern(uint32_t type, const std::string &value) {
+    return sound_model("olmo2")
+        .key("olmo2.attention.sliding_window", uint32_t{7})
+        .raw_key("olmo2.attention.sliding_window_pattern", type, value);
+}
+
+} // namespace
+
+TEST_CASE("an additional bias in a GGUF file is refused, unless all its values are zero") {
+    const auto with_bias = [](std::string values) {
+        values.resize(128);
+        return sound_model().tensor("blk.0.attn_output.bias", {32}, ggml::f32, values);
+    };
+    const TempFolder folder;
+    CHECK(check_model_tensors(*open(with_bias(""), folder)) ==
+          std::vector<std::string>{"model.layers.0.self_attn.o_proj.bias"});
+    CHECK_THAT(model_refusal(with_bias(std::string(64, '\0') + GgufBytes::number(0.5F))),
+               Contains("tensor 'blk.0.attn_output.bias': expected no such tensor in "
+                        "LlamaForCausalLM with this config"));
+}
+
+TEST_CASE("a GGUF file with M-RoPE is refused") {
+    CHECK_THAT(model_refusal(sound_model("glm4").raw_key("glm4.rope.dimension_sections", 9,
+                                                         GgufBytes::number(uint32_t{5}) +
+                                                             GgufBytes::number(uint64_t{1}) +
+                                                             GgufBytes::number(int32_t{8}))),
+               Contains("metadata key 'glm4.rope.dimension_sections': RoPE with several positions "
+                        "for each token (M-RoPE) is not supported"));
+}
+
+TEST_CASE("YaRN's factor of cos and sin comes from the keys that its converter wrote") {
+    const double usual = 1 + 0.1 * std::log(8.0);
+    const auto stored = static_cast<float>(usual);
+    const std::string attention = ".rope.scaling.attn_factor",
+                      whole = ".rope.scaling.yarn_attn_factor",
+                      multiplier = ".rope.scaling.yarn_log_multiplier";
+    CHECK(yarn_factor(with_yarn("llama")) == usual);
+    CHECK(yarn_factor(with_yarn("llama").key("llama" + attention, 2.0F)) == 2 * usual);
+    CHECK(yarn_factor(with_yarn("llama").key("llama" + attention, static_cast<float>(1 / usual))) ==
+          1);
+    CHECK(yarn_factor(with_yarn("llama").key("llama" + multiplier, 1.0F)) == 1);
+    CHECK(yarn_factor(with_yarn("llama").key("llama" + whole, stored)) == usual);
+    CHECK_THAT(model_refusal(with_yarn("llama").key("llama" + whole, 1.5F)),
+               Contains("metadata key 'llama.rope.scaling.yarn_attn_factor': expected 1.2079442, "
+                        "the factor of cos and sin that the other keys of YaRN give; found 1.5"));
+    CHECK(yarn_factor(with_yarn("olmo2")) == usual);
+    CHECK(yarn_factor(with_yarn("olmo2").key("olmo2" + attention, stored)) == usual);
+    CHECK(yarn_factor(with_yarn("olmo2").key("olmo2" + whole, 1.5F)) == 1.5);
+    CHECK(yarn_factor(
+              with_yarn("olmo2").key("olmo2" + attention, 1.5F).key("olmo2" + whole, 1.5F)) == 1.5);
+    CHECK_THAT(model_refusal(
+                   with_yarn("olmo2").key("olmo2" + attention, 1.5F).key("olmo2" + whole, 1.25F)),
+               Contains("yarn_attn_factor': expected 1.5") && Contains("found 1.25"));
+    CHECK_THAT(model_refusal(with_yarn("olmo2").key("olmo2" + whole, -1.0F)),
+               Contains("metadata key 'olmo2.rope.scaling.yarn_attn_factor': expected a number"));
+}
+
+TEST_CASE("a GGUF file of mistral3 is a Ministral 3 if it has YaRN, else a Mistral") {
+    const TempFolder folder;
+    const auto mistral = open(sound_model("mistral3"), folder);
+    CHECK(mistral->config().architecture->name == "MistralForCausalLM");
+    CHECK_FALSE(mistral->config().sliding_window);
+    CHECK(mistral->find("model.layers.0.self_attn.q_proj.weight")->interleaved_heads == 2);
+    CHECK(check_model_tensors(*mistral).empty());
+    const auto ministral = open(with_yarn("mistral3"), folder);
+    CHECK(ministral->config().architecture->name == "Ministral3ForCausalLM");
+    CHECK(ministral->find("model.layers.0.self_attn.k_proj.weight")->interleaved_heads == 1);
+}
+
+TEST_CASE("a GGUF file with a window in other layers than its architecture has is refused") {
+    const TempFolder folder;
+    const auto flags = [](const std::string &values) {
+        return GgufBytes::number(uint32_t{7}) + GgufBytes::number(uint64_t{values.size()}) + values;
+    };
+    CHECK(open(olmo_with_pattern(9, flags("\1")), folder)->config().window(0) == 7);
+    CHECK(open(olmo_with_pattern(4, GgufBytes::number(uint32_t{4})), folder)->config().window(0) ==
+          7);
+    const std::string place = "metadata key 'olmo2.attention.sliding_window_pattern': expected ";
+    CHECK_THAT(model_refusal(olmo_with_pattern(9, flags(std::string(1, '\0')))),
+               Contains(place + "layer 0 with a window, as in every Olmo3ForCausalLM"));
+    CHECK_THAT(model_refusal(olmo_with_pattern(4, GgufBytes::number(uint32_t{1}))),
+               Contains(place + "layer 0 with a window"));
+    CHECK_THAT(model_refusal(olmo_with_pattern(9, flags(""))),
+               Contains(place + "a boolean for each of 1 layers"));
+    CHECK_THAT(model_refusal(olmo_with_pattern(8, GgufBytes::text("x"))),
+               Contains("expected an integer"));
 }
 
 TEST_CASE("split GGUF files are one model, and parts of different models are refused") {

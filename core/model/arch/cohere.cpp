@@ -19,6 +19,10 @@ void configure_cohere(const model::ConfigReader &in, ModelConfig &config) {
     read_attention_bias(in, config);
     // Command R+ has layer norms on queries and keys, with a weight for each head.
     refuse_true(in, "use_qk_norm");
+    // Programs have different defaults for this key.
+    const auto rope = in.object("rope_parameters");
+    if (!in.has("rope_theta") && !(rope && rope->has("rope_theta")))
+        in.refuse("rope_theta", "a number");
     config.layer_norm = true;
     config.parallel_blocks = true;
     config.rope_interleaved = true;
@@ -38,6 +42,8 @@ void check_fixed_keys(const model::ConfigReader &in) {
 void configure_cohere2(const model::ConfigReader &in, ModelConfig &config) {
     configure_cohere(in, config);
     check_fixed_keys(in);
+    // RoPE depends on the window, so Keel cannot tell what a model without a window means.
+    if (in.is_null("sliding_window")) in.refuse("sliding_window", "a number of tokens");
     const int64_t pattern = in.integer("sliding_window_pattern", 1, INT32_MAX, 4);
     read_sliding_window(in, config, 4096,
                         [&](int64_t layer) { return (layer + 1) % pattern != 0; });
