@@ -47,6 +47,22 @@ void check_layers(const ModelSource &source, const ArchitectureName &row) {
     }
 }
 
+double usual_attention(const RopeScaling &s) { return 1 + 0.1 * std::log(s.factor); }
+
+bool is_near(double a, double b) { return std::abs(a - b) <= 1e-6 * std::abs(b); }
+
+// llama.cpp ignores some keys of YaRN in most architectures.
+void check_yarn(const ModelSource &source, const ArchitectureName &row) {
+    const RopeScaling &s = source.config().rope_scaling;
+    if (s.kind != RopeScaling::Kind::yarn) return;
+    if (!s.truncate) cannot_say(source, "YaRN with truncate: false");
+    if (row.name != "mistral3" && (s.beta_fast != 32 || s.beta_slow != 1))
+        cannot_say(source, "YaRN with another beta_fast than 32 or another beta_slow than 1");
+    // Readers disagree about attn_factor of olmo2.
+    if (row.name == "olmo2" && !is_near(s.attention_factor, usual_attention(s)))
+        cannot_say(source, "this attention_factor of YaRN in OLMo 3");
+}
+
 void check_particular(const ModelSource &source, const ArchitectureName &row) {
     const ModelConfig &c = source.config();
     const int64_t largest = row.name == "gemma2" ? 46 : row.name == "gemma3" ? 62 : 0;
@@ -57,8 +73,7 @@ void check_particular(const ModelSource &source, const ArchitectureName &row) {
     if (c.qkv_bias != c.attention_out_bias && row.name == "llama")
         cannot_say(source, "biases in only a part of attention");
     check_layers(source, row);
-    if (c.rope_scaling.kind == RopeScaling::Kind::yarn && !c.rope_scaling.truncate)
-        cannot_say(source, "YaRN with truncate: false");
+    check_yarn(source, row);
     if (row.name == "gemma3" && c.local_rope_theta.value_or(1e4) != 1e4)
         cannot_say(source, "this value of rope_local_base_freq");
     const Activation activation = row.factor_norms ? Activation::gelu_tanh : Activation::silu;
@@ -88,7 +103,8 @@ void add_experts(const ModelConfig &c, const ArchitectureName &row, const std::s
         number("expert_shared_feed_forward_length", c.experts.shared_size);
 }
 
-void add_rope(const ModelConfig &c, const std::string &front, GgufWriter &out) {
+void add_rope(const ModelConfig &c, const ArchitectureName &row, const std::string &front,
+              GgufWriter &out) {
     const auto number = [&](const char *key, double value) {
         out.add(front + key, static_cast<float>(value));
     };
@@ -109,12 +125,12 @@ void add_rope(const ModelConfig &c, const std::string &front, GgufWriter &out) {
     number("rope.scaling.yarn_beta_fast", s.beta_fast);
     number("rope.scaling.yarn_beta_slow", s.beta_slow);
     if (c.query_scale_beta != 0) number("attention.temperature_scale", c.query_scale_beta);
-    // Readers compute the usual factor of cos and sin. The log multiplier 1 makes the factor 1.
-    // Other factors need attn_factor.
-    const double usual = 1 + 0.1 * std::log(s.factor);
-    if (s.attention_factor == 1) {
+    // Readers compute the usual factor of cos and sin. Other factors need attn_factor. For
+    // Ministral 3 the log multiplier 1 makes the factor 1.
+    const double usual = usual_attention(s);
+    if (s.attention_factor == 1 && row.name == "mistral3") {
         number("rope.scaling.yarn_log_multiplier", 1);
-    } else if (s.attention_factor != usual)
+    } else if (!is_near(s.attention_factor, usual))
         number("rope.scaling.attn_factor", s.attention_factor / usual);
 }
 
@@ -169,7 +185,7 @@ void add_model_metadata(const ModelSource &source, keel_dtype type, GgufWriter &
                                   : "attention.layer_norm_rms_epsilon"),
             static_cast<float>(c.rms_norm_eps));
     add_experts(c, row, front, out);
-    add_rope(c, front, out);
+    add_rope(c, row, front, out);
     add_scales(c, row, front, out);
     if (c.sliding_window) number("attention.sliding_window", *c.sliding_window);
     if (c.attention_softcap != 0)

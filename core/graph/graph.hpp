@@ -23,7 +23,7 @@ struct GraphOptions {
     std::vector<bool> untapped = {};
     int64_t rope_rows = 2048; // rows of the RoPE tables; at least the number of tokens of a
                               // step
-    int64_t context = 0;      // model.context, for kinds of RoPE that depend on the context
+    int64_t context = 0;      // for kinds of RoPE that depend on the context
     uint32_t batch = 1;       // the most sequences that can take a step together
     // A view of `batch` sequences, for planning; NULL: the graph does not use
     // keel.batched_decode/1.

@@ -1,5 +1,7 @@
 #include "model/facts.hpp"
 
+#include "model/rope_frequencies.hpp"
+
 #include <algorithm>
 #include <fmt/format.h>
 
@@ -88,8 +90,14 @@ std::string rope_text(const ModelConfig &m) {
                                   s.original_context, s.attention_factor);
     case RopeScaling::Kind::longrope: break;
     }
-    return text + fmt::format(", LongRoPE with other factors above {} tokens, times {:.6g}",
-                              s.original_context, s.attention_factor);
+    text += has_long_factors(s, m.max_positions)
+                ? fmt::format(", LongRoPE with the long factors (with the short ones if "
+                              "model.context is at most {} tokens)",
+                              s.original_context)
+                : fmt::format(", LongRoPE with the short factors (with the long ones if "
+                              "model.context is above {} tokens)",
+                              s.original_context);
+    return text + fmt::format(", times {:.6g}", s.attention_factor);
 }
 
 std::map<std::string, TensorSum> sums_by_dtype(const ModelSource &source) {

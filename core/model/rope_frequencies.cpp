@@ -42,6 +42,16 @@ void scale_yarn(std::vector<double> &frequencies, double theta, int64_t rot, con
 
 } // namespace
 
+bool has_long_factors(const RopeScaling &s, int64_t context) {
+    return s.kind == RopeScaling::Kind::longrope && context > s.original_context;
+}
+
+int64_t trained_positions(const ModelConfig &c, int64_t context) {
+    const RopeScaling &s = c.rope_scaling;
+    const bool is_short = s.kind == RopeScaling::Kind::longrope && !has_long_factors(s, context);
+    return is_short ? std::min(c.max_positions, s.original_context) : c.max_positions;
+}
+
 RopeAngles model_rope(const ModelConfig &c, int64_t context) {
     return {rope_frequencies(c.rope_theta, c.rot, c.rope_scaling, context),
             c.rope_scaling.attention_factor};
@@ -54,9 +64,8 @@ RopeAngles own_rope(const ModelConfig &c) {
 
 std::vector<double> rope_frequencies(double theta, int64_t rot, const RopeScaling &scaling,
                                      int64_t context) {
-    const bool is_long =
-        scaling.kind == RopeScaling::Kind::longrope && context > scaling.original_context;
-    const std::vector<double> &factors = is_long ? scaling.long_factors : scaling.factors;
+    const std::vector<double> &factors =
+        has_long_factors(scaling, context) ? scaling.long_factors : scaling.factors;
     std::vector<double> out(static_cast<size_t>(rot / 2));
     for (size_t i = 0; i < out.size(); ++i) {
         out[i] = std::pow(theta, -2.0 * static_cast<double>(i) / static_cast<double>(rot));

@@ -13,6 +13,12 @@ struct RopeAngles {
     double factor = 1;
 };
 
+// Returns true if LongRoPE uses the factors for long contexts.
+bool has_long_factors(const RopeScaling &scaling, int64_t context);
+// Returns the number of positions for which the model was made, with the RoPE for contexts of this
+// number of tokens. LongRoPE's short factors are for fewer positions.
+int64_t trained_positions(const ModelConfig &config, int64_t context);
+
 // The RoPE of a model's layers, for contexts of this number of tokens. Only LongRoPE depends on the
 // context.
 RopeAngles model_rope(const ModelConfig &config, int64_t context);

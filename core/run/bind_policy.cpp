@@ -44,7 +44,6 @@ void set_budget(CacheConfig &c, const pipeline::BudgetSection &budget) {
 }
 
 void set_model(CacheConfig &c, const ModelConfig &model) {
-    c.trained_context = model.max_positions;
     c.attention_scale = static_cast<float>(model.attention_scale());
     c.attention_softcap = static_cast<float>(model.attention_softcap);
     c.rope_mode = model.rope_interleaved ? KEEL_ROPE_INTERLEAVED : KEEL_ROPE_HALF_SPLIT;
@@ -52,7 +51,8 @@ void set_model(CacheConfig &c, const ModelConfig &model) {
 
 // Sets the RoPE of the layers on which the policy acts.
 void set_rope(CacheConfig &c, const ModelConfig &model, const Engine &engine) {
-    RopeAngles angles = model_rope(model, engine.kv_shape.max_slots);
+    c.trained_context = trained_positions(model, engine.rope_context);
+    RopeAngles angles = model_rope(model, engine.rope_context);
     std::vector<bool> own;
     for (const uint32_t number : engine.split.numbers()) own.push_back(model.has_own_rope(number));
     const bool all = std::find(own.begin(), own.end(), false) == own.end() && !own.empty();

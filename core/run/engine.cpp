@@ -70,7 +70,7 @@ void Engine::load(const std::shared_ptr<const ModelSource> &source, const LoadOp
     g.kv = kv_template->view();
     g.taps = policy_setup->tap_forms();
     g.untapped = windowed.has_window;
-    g.context = kv_shape.max_slots;
+    g.context = rope_context;
     g.rope_rows = std::max<int64_t>(kv_shape.max_slots, chunk);
     g.batch = batch;
     if (batch > 1) {

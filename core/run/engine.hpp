@@ -30,8 +30,11 @@ struct Engine {
     std::string name;
     LayerRange part; // layers that the engine runs
     std::unique_ptr<Executor> executor;
-    LayerSplit split;        // which of the engine's layers have a window
-    KvShape kv_shape;        // shape of the layers on which a policy acts
+    LayerSplit split; // which of the engine's layers have a window
+    KvShape kv_shape; // shape of the layers on which a policy acts
+    // The context by which LongRoPE chooses its factors: model.context, or else the model's own
+    // length. Free memory may lower kv_shape.max_slots, but it does not change this number.
+    int64_t rope_context = 0;
     WindowedLayers windowed; // the layers with a window that have their own cache
     std::unique_ptr<KvTemplate> kv_template;
     std::unique_ptr<BatchTemplate> batch_template; // NULL: sequences take steps one by one

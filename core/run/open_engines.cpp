@@ -2,6 +2,7 @@
 
 #include "base/error.hpp"
 #include "base/log.hpp"
+#include "model/rope_frequencies.hpp"
 #include "reference/reference.hpp"
 #include "run/bind_plugin.hpp"
 
@@ -210,6 +211,22 @@ void share_cap(const pipeline::PipelineConfig &config, const EngineSet &set) {
     }
 }
 
+void say_rope_factors(const pipeline::PipelineConfig &config, const ModelConfig &model,
+                      int64_t context) {
+    const RopeScaling &s = model.rope_scaling;
+    if (s.kind != RopeScaling::Kind::longrope) return;
+    const char *reason =
+        config.model.context->has_value() ? "model.context is" : "the model was made for";
+    if (has_long_factors(s, context)) {
+        log().info("LongRoPE uses its long factors, because {} {} tokens (for short texts set "
+                   "model.context to at most {})",
+                   reason, context, s.original_context);
+    } else {
+        log().info("LongRoPE uses its short factors, because {} {} tokens (at most {})", reason,
+                   context, s.original_context);
+    }
+}
+
 } // namespace
 
 EngineSet open_engines(const pipeline::PipelineConfig &config, const ModelConfig &model,
@@ -219,7 +236,9 @@ EngineSet open_engines(const pipeline::PipelineConfig &config, const ModelConfig
     for (const auto &engine : set)
         if (prefill_chunk > 0) engine->device().limit_prefill_chunk(prefill_chunk);
     const int64_t context = config.model.context->value_or(model.max_positions);
+    say_rope_factors(config, model, context);
     for (const auto &engine : set) {
+        engine->rope_context = context;
         engine->split = LayerSplit(model, engine->part, context);
         engine->kv_shape = make_kv_shape(config, model, *engine, sequences);
     }

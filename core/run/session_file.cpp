@@ -2,6 +2,7 @@
 
 #include "base/display.hpp"
 #include "kv/evict/plugin_state.hpp"
+#include "model/rope_frequencies.hpp"
 #include "platform/mapped_file.hpp"
 #include "platform/new_file.hpp"
 #include "run/checksum.hpp"
@@ -104,7 +105,7 @@ std::string tokenizer_fingerprint(const Tokenizer *tokenizer) {
 
 std::string rope_text(const ModelConfig &m, int64_t context) {
     const RopeScaling &r = m.rope_scaling;
-    const bool is_long = r.kind == RopeScaling::Kind::longrope && context > r.original_context;
+    const bool is_long = has_long_factors(r, context);
     Checksum details;
     const auto add = [&](double value) { details.add(&value, sizeof value); };
     for (const double value :
@@ -198,7 +199,7 @@ Facts facts_of(Pipeline &pipeline) {
         "soft caps", fmt::format("attention {}, logits {}", m.attention_softcap, m.logit_softcap));
     facts.emplace_back("sliding window", window_text(m));
     facts.emplace_back("attention windows", held_text(pipeline));
-    facts.emplace_back("RoPE", rope_text(m, kv.max_slots));
+    facts.emplace_back("RoPE", rope_text(m, pipeline.engine().rope_context));
     facts.emplace_back("tokenizer", tokenizer_fingerprint(pipeline.tokenizer()));
     facts.emplace_back("weights of type", pipeline.weights().dtype_name());
     facts.emplace_back("weights with fingerprint", weights_fingerprint(pipeline.source()));

@@ -2,6 +2,7 @@
 // architecture_config_test.cpp, and of their RoPE. The configs are those that the authors publish,
 // shortened to the keys that matter.
 
+#include "model/facts.hpp"
 #include "model/model_tensors.hpp"
 #include "model/rope_frequencies.hpp"
 #include "support/error_text.hpp"
@@ -105,6 +106,10 @@ TEST_CASE("LongRoPE has two lists of factors, and the context chooses one") {
         CHECK(long_one.frequencies[i] == plain[i] / (2 + static_cast<double>(i)));
     }
     CHECK(short_one.factor == Approx(std::sqrt(1 + std::log(16) / std::log(64))));
+    CHECK(trained_positions(c, 64) == 64);
+    CHECK(trained_positions(c, 65) == 1024);
+    CHECK_THAT(rope_text(c), Contains("LongRoPE with the long factors (with the short ones if "
+                                      "model.context is at most 64 tokens)"));
     CHECK_THAT(
         why_refused("Phi3ForCausalLM", R"("rope_scaling": {"type": "longrope", )" + lists + "}"),
         Contains("rope_scaling.original_max_position_embeddings: expected an integer"));

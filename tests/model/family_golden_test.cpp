@@ -2,6 +2,7 @@
 // in all the ways in which a sequence can run.
 
 #include "golden_check.hpp"
+#include "model/rope_frequencies.hpp"
 #include "run/session_batch.hpp"
 #include "support/temp_folder.hpp"
 
@@ -184,6 +185,45 @@ TEST_CASE("a tensor of a layer that the config does not mention is refused") {
     CHECK_THROWS_WITH(open(exact(folder.path(), "cpu")),
                       Catch::Contains("model.safetensors: tensor 'model.layers.0.mlp.") &&
                           Catch::Contains(".bias': expected no such tensor in LlamaForCausalLM"));
+}
+
+TEST_CASE("LongRoPE's factors depend on model.context or the model's length, not on free memory") {
+    Miniature model = read_miniature("phi3_long", family_file);
+    model.config["max_position_embeddings"] = 4096;
+    const TempFolder folder;
+    write_miniature(folder.path(), model);
+    const auto open_in = [&](uint64_t bytes, std::initializer_list<std::string> more) {
+        PipelineOptions options;
+        options.need_tokenizer = false;
+        options.check_only = true;
+        options.memory = [bytes] { return MemoryInfo{bytes, bytes, "a test"}; };
+        return std::make_unique<Pipeline>(
+            pipeline::config_from_overrides(exact(folder.path(), "cpu", more)), options);
+    };
+    const auto check = [](const Pipeline &pipeline, int64_t context, int64_t trained) {
+        const ModelConfig &c = pipeline.model();
+        const CacheConfig &cache = pipeline.policy_setup().config();
+        CHECK(pipeline.engine().rope_context == context);
+        CHECK(cache.trained_context == trained);
+        CHECK(cache.rope_frequencies == model_rope(c, context).frequencies);
+    };
+    constexpr uint64_t plenty = uint64_t{1} << 32;
+    check(*open_in(plenty, {"model.context=32"}), 32, 32);
+    check(*open_in(plenty, {"model.context=33"}), 33, 4096);
+    check(*open_in(plenty, {}), 4096, 4096);
+    // Keel refuses less memory than 256 tokens need.
+    std::unique_ptr<Pipeline> limited;
+    for (uint64_t bytes = uint64_t{2} << 20; !limited && bytes < plenty; bytes += 512 << 10) {
+        try {
+            limited = open_in(bytes, {});
+        } catch (const Error &) {
+            continue;
+        }
+        if (limited->context() == 4096) limited.reset(); // the weights alone do not fit
+    }
+    REQUIRE(limited);
+    CHECK(limited->context() < 4096);
+    check(*limited, 4096, 4096);
 }
 
 // See the test of the same kind in architecture_golden_test.cpp. Ministral 3 is left out, because

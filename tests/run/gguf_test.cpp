@@ -144,6 +144,29 @@ TEST_CASE(
     CHECK(written_ones(models) == names);
 }
 
+TEST_CASE("YaRN comes back from GGUF if its keys mean the same to every reader") {
+    Miniature model = read_miniature("llama_yarn", "family_logits.json");
+    model.config["rope_scaling"] = {{"rope_type", "yarn"},
+                                    {"factor", 8.0},
+                                    {"original_max_position_embeddings", 64},
+                                    {"attention_factor", 1.0}};
+    CHECK(written_ones({model}).size() == 1);
+    const TempFolder folder;
+    write_miniature(folder / "m", model);
+    write(folder / "m", folder / "m.gguf", KEEL_DTYPE_F32, false);
+    const GgufFile file(folder / "m.gguf");
+    CHECK(file.number("llama.rope.scaling.attn_factor", 0, 9) ==
+          static_cast<double>(static_cast<float>(1 / (1 + 0.1 * std::log(8.0)))));
+    CHECK_FALSE(file.has("llama.rope.scaling.yarn_log_multiplier"));
+    model.config["rope_scaling"]["attention_factor"] = 1.5;
+    CHECK(written_ones({model}).size() == 1);
+    model.config["rope_scaling"]["beta_fast"] = 16;
+    CHECK(written_ones({model}).empty());
+    Miniature olmo = read_miniature("olmo3", "family_logits.json");
+    olmo.config["rope_scaling"]["attention_factor"] = 1.5;
+    CHECK(written_ones({olmo}).empty());
+}
+
 TEST_CASE("RoPE factors of another scaling than Llama's still give the logits of transformers") {
     const TempFolder folder;
     for (const GoldenCase &c : read_golden("mini_logits.json")) {
