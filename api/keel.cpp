@@ -164,9 +164,8 @@ const float *Session::read(const std::vector<int32_t> &ids) {
         const int64_t before = impl_->session.tokens();
         if (!impl_->session.prefill(all)) {
             throw_error(keel::ErrorKind::usage,
-                        "reading was cancelled; {} of {} tokens were read and stay, and resume() "
-                        "lets the pipeline "
-                        "run again",
+                        "reading was cancelled; {} of {} tokens were read and stay in the cache; "
+                        "call resume() before the next call",
                         impl_->session.tokens() - before, all.size());
         }
         const auto logits = impl_->session.logits();

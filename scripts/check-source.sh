@@ -20,6 +20,13 @@ $links"
 words=$(scripts/check-words.sh) || complain "words that readers must read twice:
 $words"
 
+if command -v python3 >/dev/null; then
+    errors=$(scripts/list-errors.py --check) || complain "error messages of the wrong form:
+$errors"
+else
+    echo "$0: SKIPPED: the check of error messages, because python3 is not installed" >&2
+fi
+
 libraries=$(git ls-files 'core/*.c*' 'core/*.h*' 'eval/*.c*' 'eval/*.h*' 'server/*.c*' 'server/*.h*' 'plugins/*.c*' 'plugins/*.h*' 'policies/*.c*')
 loud=$(printf '%s\n' "$libraries" | xargs -r grep -nE '(^|[^A-Za-z0-9_.:>"])(printf|fprintf|vfprintf|puts|fputs|putchar|abort|exit|_exit|_Exit|assert) *\(|std::(cout|cerr|clog|abort|exit|terminate|fprintf)' | grep -vE '^[^:]*:[0-9]+: *(//|\*|/\*)')
 [ -z "$loud" ] || complain "library code that prints, exits, aborts or asserts:

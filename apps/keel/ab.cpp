@@ -84,8 +84,9 @@ std::string machine_of_run(const RunArguments &a, const ab::Experiment &experime
                     [](const ab::Task &task) { return task.kind == ab::TaskKind::speed; });
     if (has_speeds)
         throw_error(ErrorKind::input,
-                    "{}: began on another machine ({}; this is {}), and speeds of two machines "
-                    "cannot be compared; go on there, or start again with --no-resume",
+                    "{}: the experiment began on another machine ({}; this is {}), and speeds of "
+                    "two machines cannot be compared; continue on the first machine, or start "
+                    "again with --no-resume",
                     printable(file.string(), 300), printable(before, 200), printable(now, 200));
     console().message("keel: warning: ",
                       fmt::format("{} began on another machine ({}; this is {}): numbers may be "

@@ -95,10 +95,11 @@ std::optional<ab::PlanRecord> plan_of_run(const ab::Experiment &experiment, cons
     for (const ab::PlanChange &change : plan.changes)
         console().message("keel: ", "  " + ab::change_text(change));
     if (!accepts_changes)
-        throw_error(ErrorKind::input,
-                    "{}: the experiment differs from the plan ({} places, listed above); change it "
-                    "back, or go on with --changed-plan: then all results are exploratory",
-                    printable(file, 300), plan.changes.size());
+        throw_error(
+            ErrorKind::input,
+            "{}: the experiment differs from the plan ({} places, listed above); restore the "
+            "experiment, or continue with --changed-plan: then all results are exploratory",
+            printable(file, 300), plan.changes.size());
     console().message("keel: ", "--changed-plan: all results are exploratory, without a verdict");
     return plan;
 }

@@ -109,7 +109,7 @@ PolicyFacts policy_facts(const PluginLibrary &library) {
     const ParamValues params = library.params().bind({}, {library.name(), 0, 0});
     keel_policy_needs needs = {KEEL_HEADER(keel_policy_needs)};
     const keel_status status = ask_needs(library, params, needs);
-    if (status != KEEL_OK) fail(library, status, "asking for its needs");
+    if (status != KEEL_OK) fail(library, status, "asking for the policy's needs");
     PolicyFacts facts;
     facts.granularity = granularity_name(needs.granularity);
     facts.output = needs.output == KEEL_OUTPUT_KEEP ? "lists of the slots to keep" : "scores";

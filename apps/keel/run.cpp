@@ -49,8 +49,8 @@ std::string choose_prompt(const RunOptions &o, const pipeline::PipelineConfig &c
     if (auto text = piped_text(!has_own && !goes_on)) return *std::move(text);
     if (goes_on) return {};
     if (has_own) return *config.generation.prompt;
-    throw_error(ErrorKind::usage, "there is no prompt; set it with -p TEXT or -f FILE, through a "
-                                  "pipe, or with generation.prompt");
+    throw_error(ErrorKind::usage, "there is no prompt; set the prompt with -p TEXT or -f FILE, "
+                                  "through a pipe, or with generation.prompt");
 }
 
 // Ends the output. Prints the text first if the text was not streamed. Then prints the statistics.
@@ -166,12 +166,12 @@ int run_one(const RunOptions &o, const Program &program, Pipeline &pipeline,
         EncodeOptions{.add_special = !goes_on, .parse_special = true, .continues = goes_on});
     if (goes_on && ids.empty() && !session.pending())
         throw_error(ErrorKind::usage,
-                    "{}: the saved session has no generated text yet, so it needs a prompt to "
-                    "continue; set it with -p TEXT",
+                    "{}: the saved session has no generated text yet, so a prompt is needed to "
+                    "continue; set the prompt with -p TEXT",
                     o.load_session);
     if (ids.empty() && !o.pin.empty())
-        throw_error(ErrorKind::usage, "--pin needs a prompt that contains its text, but there is "
-                                      "no prompt; set it with -p TEXT");
+        throw_error(ErrorKind::usage, "--pin needs a prompt that contains the pinned text, but "
+                                      "there is no prompt; set the prompt with -p TEXT");
     const GenerateResult result = generate(session, ids, generation);
     const int code = finish(o, program, pipeline, prompt, result);
     if (!o.save_session.empty() && result.reason != StopReason::device_lost)

@@ -31,7 +31,7 @@ std::string input(const TokenizeOptions &o) {
     if (!o.file.empty()) return read_exact_text(o.file);
     if (auto text = piped_text(true)) return *std::move(text);
     throw_error(ErrorKind::usage,
-                "there is no text; set it with TEXT or -f FILE, or through a pipe");
+                "there is no text; give the text as TEXT, with -f FILE, or through a pipe");
 }
 
 // Reads ids in the forms "1 2 3", "1,2,3" and "[1, 2, 3]".

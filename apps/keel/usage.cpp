@@ -95,7 +95,7 @@ const std::string &as_written(const Option &option, const Words &words) {
     std::string name = line.words.back();
     if (!name.starts_with("--")) name = std::string("-") + name.back(); // for example -n in "-qn"
     const Option *option = line.command->find_option(name);
-    refuse(*line.command, "{}: expected {} after it, found none", name,
+    refuse(*line.command, "{}: expected {} after this option, found none", name,
            option == nullptr ? "a value" : option->value_name);
 }
 
@@ -132,7 +132,8 @@ void take_value(const CommandLine &line, const Option &option, const std::string
 void take_words(const CommandLine &line, const Option &option, const Words &words) {
     const std::string &name = as_written(option, line.words);
     if (option.repeat == Option::Repeat::once && words.size() > 1)
-        refuse(*line.command, "{}: expected it once, found it {} times", name, words.size());
+        refuse(*line.command, "{}: expected this option once, found it {} times", name,
+               words.size());
     for (const std::string &word : words) {
         const bool is_flag = option.kind == Option::Kind::flag;
         if (is_flag && word != "true" && word != "false")

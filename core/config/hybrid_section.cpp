@@ -47,9 +47,9 @@ void check_belongs(const SwitchSection &s, bool used, const SourceLocation &wher
                    std::string_view key, std::string_view trigger) {
     if (used) return;
     throw_at(where, ErrorKind::input,
-             "expected {} in 'hybrid.switch.on', because 'hybrid.switch.{}' is set; found {}; add "
-             "it to the list",
-             trigger, key, s.on->empty() ? "no list" : "a list without it");
+             "expected {0} in 'hybrid.switch.on', because 'hybrid.switch.{1}' is set; found {2}; "
+             "add {0} to the list",
+             trigger, key, s.on->empty() ? "no list" : "other triggers");
 }
 
 void check_switch(const HybridSection &hybrid) {

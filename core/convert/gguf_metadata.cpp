@@ -13,8 +13,8 @@ namespace {
 // other results.
 [[noreturn]] void cannot_say(const ModelSource &source, std::string_view what) {
     throw_error(ErrorKind::input,
-                "{}: GGUF cannot represent {}, so the file would generate other text than the "
-                "folder; use the folder",
+                "{}: GGUF cannot represent {}, so the GGUF file would generate other text than the "
+                "model folder; use the model folder",
                 source.path(), what);
 }
 
@@ -69,15 +69,15 @@ void check_particular(const ModelSource &source, const ArchitectureName &row) {
     const double scalar = c.layers == largest ? static_cast<double>(c.hidden_size / c.heads)
                                               : static_cast<double>(c.head_dim);
     if (c.query_scalar.value_or(scalar) != scalar)
-        cannot_say(source, "this value of query_pre_attn_scalar");
+        cannot_say(source, "this model's value of query_pre_attn_scalar");
     if (c.qkv_bias != c.attention_out_bias && row.name == "llama")
-        cannot_say(source, "biases in only a part of attention");
+        cannot_say(source, "biases in only some of the attention projections");
     check_layers(source, row);
     check_yarn(source, row);
     if (row.name == "gemma3" && c.local_rope_theta.value_or(1e4) != 1e4)
-        cannot_say(source, "this value of rope_local_base_freq");
+        cannot_say(source, "this model's value of rope_local_base_freq");
     const Activation activation = row.factor_norms ? Activation::gelu_tanh : Activation::silu;
-    if (c.activation != activation) cannot_say(source, "this activation");
+    if (c.activation != activation) cannot_say(source, "this model's activation function");
     if (row.factor_norms && !c.tied_embeddings)
         cannot_say(source, "a separate output projection in a Gemma model");
 }

@@ -46,8 +46,8 @@ class TokenizerWriter {
             const std::string model = (folder / "tokenizer.model").string();
             if (!fs::exists(model, ignored))
                 throw_error(ErrorKind::input,
-                            "{}: the file is missing; a GGUF file also holds the tokenizer, so the "
-                            "folder needs this file or a tokenizer.model",
+                            "{}: the file is missing; a GGUF file also contains the tokenizer, so "
+                            "the model folder needs this file or tokenizer.model",
                             name_);
             name_ = model;
             is_spm_model_ = true;
@@ -97,7 +97,7 @@ class TokenizerWriter {
         const SpmVocab vocab = load_spm_vocab(folder_, bytes);
         if (vocab.collapse_spaces)
             fail("remove_extra_whitespaces",
-                 "GGUF has no key for this setting, so the file would tokenize differently");
+                 "GGUF has no key for this setting, so the GGUF file would tokenize differently");
         byte_fallback_ = true; // SentencePiece vocabularies always have an unknown token and scores
         std::vector<float> scores(tokens_.size(), 0);
         for (size_t i = 0; i < vocab.pieces.size(); ++i) {
@@ -106,8 +106,8 @@ class TokenizerWriter {
             put(id, std::string(piece.text), static_cast<Kind>(piece.type));
             scores[i] = piece.score;
             if (piece.type == SpmVocab::Type::byte && !vocab.byte_fallback)
-                fail("byte_fallback", "the vocabulary has byte pieces that the tokenizer does not "
-                                      "use; GGUF has no key for this setting");
+                fail("byte_fallback", "the vocabulary has byte tokens (<0x00> to <0xFF>), but "
+                                      "byte_fallback is false; GGUF has no key for this setting");
             if (piece.type != SpmVocab::Type::normal) ids_.emplace(piece.text, id);
         }
         for (const AddedToken &token : vocab.added) {
@@ -170,7 +170,9 @@ class TokenizerWriter {
         if (!added->is_array()) fail("added_tokens", "expected an array");
         for (const json &token : *added) {
             const json *id = member(token, "id");
-            if (id == nullptr) fail("added_tokens", "a token has no id");
+            if (id == nullptr)
+                fail("added_tokens",
+                     "expected an id in each added token, found a token without an id");
             const int32_t number = checked_id(*id, "added_tokens");
             const bool special = flag_of(token, "special");
             const std::string text = text_of(token, "content");
@@ -205,8 +207,8 @@ class TokenizerWriter {
                  "GGUF has no name for a pre-tokenizer that does not end in ByteLevel");
         const json &last = steps.back();
         if (flag_of(last, "add_prefix_space", true))
-            fail("pre_tokenizer",
-                 "GGUF has no key for add_prefix_space, so the file would tokenize differently");
+            fail("pre_tokenizer", "GGUF has no key for add_prefix_space, so the GGUF file would "
+                                  "tokenize differently");
         std::vector<std::string> found;
         for (const json &step : std::span(steps).first(steps.size() - 1)) {
             const std::string type = text_of(step, "type");
@@ -226,8 +228,9 @@ class TokenizerWriter {
             name && (is_qwen || !is_nfc()))
             return std::string(*name);
         if (is_nfc() && name_gguf_pre_tokenizer(patterns, ignores))
-            fail("normalizer", "expected no normalizer: readers of GGUF compose characters (NFC) "
-                               "only for Qwen's pattern, so they would not do it for this file");
+            fail("normalizer",
+                 "expected no normalizer, because programs that read GGUF compose characters (NFC) "
+                 "only if the pre-tokenizer is Qwen's; found NFC with another pre-tokenizer");
         fail("pre_tokenizer", "expected one of the patterns for which GGUF has a name (GPT-2, "
                               "Llama 3, Qwen 2, SmolLM, Tekken), found another pattern");
     }
@@ -235,7 +238,7 @@ class TokenizerWriter {
     void write_byte_level() {
         if (member(root_, "normalizer") != nullptr && !is_nfc())
             fail("normalizer",
-                 "GGUF has no key for this setting, so the file would tokenize differently");
+                 "GGUF has no key for this setting, so the GGUF file would tokenize differently");
         out_.add("tokenizer.ggml.model", "gpt2");
         out_.add("tokenizer.ggml.pre", std::string_view(splitting()));
         const std::vector<std::string> texts = merges();
@@ -331,8 +334,8 @@ class TokenizerWriter {
         if (!eos) eos = spm_eos_;
         if (is_spm_model_ && ((begins_ && bos != spm_bos_) || (ends_ && eos != spm_eos_)))
             fail("bos_token, eos_token",
-                 "these keys name other tokens than the tokens that tokenizer.model adds to a "
-                 "text; GGUF holds only one bos and one eos token");
+                 "expected the tokens that tokenizer.model adds to a text, found other tokens; "
+                 "GGUF can store only one bos and one eos token");
         const auto add = [&](const char *key, std::optional<int32_t> id) {
             if (id) out_.add(key, static_cast<uint32_t>(*id));
         };

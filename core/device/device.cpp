@@ -87,7 +87,7 @@ uint32_t Device::select() {
         const std::string why = take_message(); // the backend can have left the reason
         throw_error(ErrorKind::resource, "{}backend {} finds no device on this machine{}",
                     PluginPlaces::prefix(spec_.places.plugin), plugin(),
-                    why.empty() ? "; is its driver installed?" : ": " + why);
+                    why.empty() ? "; is the device's driver installed?" : ": " + why);
     }
     uint32_t wanted = 0;
     const char *begin = spec_.selector.data(), *end = begin + spec_.selector.size();
@@ -112,8 +112,9 @@ uint32_t Device::select() {
         }
         names += fmt::format("{}'{}'", names.empty() ? "" : ", ", info.name);
     }
-    refuse_selector(fmt::format("has no device whose name, vendor or type is '{}'; it has {}",
-                                spec_.selector, names));
+    refuse_selector(
+        fmt::format("has no device whose name, vendor or type is '{}'; the devices are {}",
+                    spec_.selector, names));
 }
 
 void Device::refuse_selector(const std::string &why) const {
@@ -132,7 +133,7 @@ void Device::read_info() {
     if (info_.buffer_align == 0) info_.buffer_align = 64;
     const auto require = [&](bool fits, const char *what, uint32_t found, const char *expected) {
         if (fits) return;
-        throw_error(ErrorKind::plugin, "{}backend {}: its {} is {}, expected {}; {}",
+        throw_error(ErrorKind::plugin, "{}backend {}: found {} {}, expected {}; {}",
                     PluginPlaces::prefix(spec_.places.plugin), plugin(), what, found, expected,
                     "this is a fault of the plugin: report it to its author");
     };

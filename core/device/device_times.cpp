@@ -23,8 +23,8 @@ std::unique_ptr<DeviceTimes> DeviceTimes::start(Device &device, Trace &trace) {
     if (theirs == nullptr) return nullptr;
     keel_timestamps table;
     if (keel_adopt(&table, sizeof table, theirs, KEEL_PREFIX(keel_timestamps, read)) != KEEL_OK) {
-        log().warn("backend {}: its {} table is too small or has another ABI major version; the "
-                   "trace shows no device times",
+        log().warn("backend {}: the plugin's {} table is too small or has another ABI major "
+                   "version; the trace shows no device times",
                    device.plugin(), KEEL_EXT_TIMESTAMPS);
         return nullptr;
     }

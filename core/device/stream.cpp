@@ -164,8 +164,8 @@ void adopt_extension(Device &device, const char *id, uint32_t required, std::opt
         out = table;
         return;
     }
-    log().warn("backend {}: its {} table is too small or has another ABI major version; Keel does "
-               "not use it",
+    log().warn("backend {}: the plugin's {} table is too small or has another ABI major version; "
+               "Keel does not use the table",
                device.plugin(), id);
 }
 

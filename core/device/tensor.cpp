@@ -12,7 +12,8 @@ namespace {
 
 void set_contiguous(keel_tensor &t, std::initializer_list<int64_t> dims) {
     if (dims.size() == 0 || dims.size() > KEEL_MAX_RANK)
-        throw_error(ErrorKind::internal, "a tensor cannot have rank {}", dims.size());
+        throw_error(ErrorKind::internal, "expected a tensor of rank 1 to 4, found rank {}",
+                    dims.size());
     t.rank = static_cast<uint32_t>(dims.size());
     std::fill(std::begin(t.shape), std::end(t.shape), 0);
     std::fill(std::begin(t.stride), std::end(t.stride), 0);
@@ -20,8 +21,10 @@ void set_contiguous(keel_tensor &t, std::initializer_list<int64_t> dims) {
     const int64_t block = keel_dtype_block(t.dtype), width = t.shape[t.rank - 1];
     if (block == 0 || width % block != 0 ||
         std::any_of(dims.begin(), dims.end(), [](int64_t d) { return d < 0; }))
-        throw_error(ErrorKind::internal, "a {} tensor of [{}]", keel_dtype_name(t.dtype),
-                    fmt::join(dims, ", "));
+        throw_error(
+            ErrorKind::internal,
+            "found a {} tensor of shape [{}]; expected sizes of 0 or more and rows of whole blocks",
+            keel_dtype_name(t.dtype), fmt::join(dims, ", "));
     int64_t stride = 0;
     bool fits = !__builtin_mul_overflow(width / block, int64_t{keel_dtype_bytes(t.dtype)}, &stride);
     for (uint32_t i = t.rank - 1; i-- > 0;) {
@@ -122,7 +125,7 @@ Tensor Tensor::columns(int64_t begin, int64_t n) const {
     if (begin < 0 || n < 0 || begin > width || n > width - begin || begin % block != 0 ||
         n % block != 0) {
         throw_error(ErrorKind::internal,
-                    "columns(): {} columns from column {} are no whole blocks of a {} tensor with "
+                    "columns(): {} columns from column {} are not whole blocks of a {} tensor with "
                     "{} columns",
                     n, begin, keel_dtype_name(desc_.dtype), width);
     }
@@ -141,7 +144,8 @@ Tensor Tensor::reshape(std::initializer_list<int64_t> dims) const {
     for (uint32_t i = 0; i < t.desc_.rank; ++i) after *= t.desc_.shape[i];
     if (before != after)
         throw_error(ErrorKind::internal,
-                    "reshape(): a tensor of {} elements cannot have {} elements", before, after);
+                    "reshape(): the tensor has {} elements, but the new shape has {} elements",
+                    before, after);
     if (is_contiguous(desc_)) return t;
     // [m, n] with padded rows becomes [m, a, b]; the rows keep their stride.
     if (desc_.rank == 2 && t.desc_.rank >= 2 && t.desc_.shape[0] == desc_.shape[0]) {

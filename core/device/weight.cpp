@@ -19,8 +19,8 @@ void Weight::check(const std::vector<WeightSource> &sources) const {
             __builtin_add_overflow(rows, s.rows, &rows) ||
             (join_ == KEEL_JOIN_INTERLEAVE && s.rows != sources.front().rows)) {
             throw_error(ErrorKind::internal,
-                        "weight {}: its sources differ in dtype or shape, or are invalid, so they "
-                        "cannot be joined",
+                        "weight {}: the tensors that form this weight differ in dtype or shape, or "
+                        "are invalid, so Keel cannot join them",
                         name_);
         }
         uint64_t bytes = 0;
@@ -29,13 +29,16 @@ void Weight::check(const std::vector<WeightSource> &sources) const {
             keel_dtype_row_bytes(s.dtype, static_cast<uint64_t>(s.cols)), &bytes);
         if (absurd || s.offset > s.mapping_bytes || bytes > s.mapping_bytes - s.offset) {
             throw_error(ErrorKind::internal,
-                        "weight {}: a source ends after the end of its mapped file", name_);
+                        "weight {}: the data of a tensor ends after the end of the mapped file; "
+                        "the file is cut short or damaged",
+                        name_);
         }
     }
     if (rows != rows_ || sources.empty())
-        throw_error(ErrorKind::internal,
-                    "weight {}: its sources have {} rows together, expected {}", name_, rows,
-                    rows_);
+        throw_error(
+            ErrorKind::internal,
+            "weight {}: the tensors that form this weight have {} rows together, expected {}",
+            name_, rows, rows_);
 }
 
 Weight::~Weight() {

@@ -144,12 +144,12 @@ class HeaderReader {
         int64_t elements = 1;
         for (const int64_t size : tensor.shape) {
             if (size < 1) {
-                throw_error(ErrorKind::input, "{}: {}: expected sizes of 1 and more, found {}",
+                throw_error(ErrorKind::input, "{}: {}: expected sizes of 1 or more, found {}",
                             name_, label(tensor), size);
             }
             if (__builtin_mul_overflow(elements, size, &elements)) {
                 throw_error(ErrorKind::input,
-                            "{}: {}: its number of elements does not fit into 64 bits", name_,
+                            "{}: {}: the number of elements does not fit into 64 bits", name_,
                             label(tensor));
             }
         }
@@ -162,7 +162,7 @@ class HeaderReader {
         }
         if (__builtin_mul_overflow(static_cast<uint64_t>(elements) / tensor.type->block,
                                    tensor.type->bytes, &tensor.bytes)) {
-            throw_error(ErrorKind::input, "{}: {}: its number of bytes does not fit into 64 bits",
+            throw_error(ErrorKind::input, "{}: {}: the number of bytes does not fit into 64 bits",
                         name_, label(tensor));
         }
     }
@@ -203,7 +203,7 @@ void place_tensors(std::vector<GgufTensor> &tensors, uint64_t header_end, uint64
         const GgufTensor &before = *order[i - 1];
         if (order[i]->offset < before.offset + before.bytes) {
             throw_error(ErrorKind::input,
-                        "{}: tensor '{}': its data overlaps the data of tensor '{}'", name,
+                        "{}: tensor '{}': the data overlaps the data of tensor '{}'", name,
                         printable(order[i]->name), printable(before.name));
         }
     }

@@ -69,13 +69,15 @@ PlannedOp &StepProgram::op(size_t at, const OpTag &tag) const {
         if (own.role == tag.role && own.layer == tag.layer && own.part == tag.part)
             return *ops_[at];
     }
-    throw_error(ErrorKind::internal, "op {} of a step is '{}', but the planned op is '{}'", at,
+    throw_error(ErrorKind::internal,
+                "op {} of the step is '{}', but the planned op in this place is '{}'", at,
                 part_text(tag), at < ops_.size() ? ops_[at]->label() : "nothing");
 }
 
 void StepProgram::check_end(size_t at, bool without_logits) const {
     if (at == (without_logits ? output_ : ops_.size())) return;
-    throw_error(ErrorKind::internal, "a step ran {} ops of {} planned ops", at, ops_.size());
+    throw_error(ErrorKind::internal, "the step ran {} ops, but {} ops were planned", at,
+                ops_.size());
 }
 
 const keel_tensor *residual_after(const ModelConfig &config, const PlannedOp &op,

@@ -170,7 +170,7 @@ class HeaderReader {
         for (size_t i = 1; i < tensors.size(); ++i) {
             const TensorInfo &before = tensors[i - 1];
             if (tensors[i].offset < before.offset + before.bytes) {
-                fail(tensors[i].name, fmt::format("its data overlaps the data of tensor '{}'",
+                fail(tensors[i].name, fmt::format("the data overlaps the data of tensor '{}'",
                                                   printable(before.name)));
             }
         }

@@ -16,8 +16,8 @@ std::unique_ptr<BatchedDecode> BatchedDecode::settle(Executor &executor, const k
     if (keel_adopt(&table, sizeof table, theirs, KEEL_PREFIX(keel_batched_decode, attention)) !=
             KEEL_OK ||
         table.prepare == nullptr || table.qkv_prepare == nullptr || table.attention == nullptr) {
-        log().warn("backend {}: its {} table is too small, has another ABI major version or has "
-                   "empty slots; a step computes the attention of one sequence at a time",
+        log().warn("backend {}: the plugin's {} table is too small, has another ABI major version "
+                   "or has NULL functions; Keel computes the attention of one sequence at a time",
                    device.plugin(), KEEL_EXT_BATCHED_DECODE);
         return nullptr;
     }

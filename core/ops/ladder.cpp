@@ -49,8 +49,8 @@ OpHandle Ladder::settle(keel_op op, keel_op_args *args, const OpTag &tag, Weight
     if (OpHandle native = settle_native(op, args, tag, weight, &reason)) return native;
     if (strict_) {
         throw_error(ErrorKind::plugin,
-                    "strict: {}: backend {} cannot run {} itself: {}; set strict: false, and the "
-                    "op runs on the fallback",
+                    "strict: {}: backend {} cannot run {} itself: {}; set strict: false to run the "
+                    "op on the fallback",
                     label_text(tag), device_->plugin(), op_name(op), reason);
     }
     OpHandle planned(new PlannedOp(op, tag, weight));
@@ -83,7 +83,7 @@ OpHandle Ladder::settle_native(keel_op op, keel_op_args *args, const OpTag &tag,
                                std::string *reason) {
     const keel_backend &table = device_->table();
     if (!has_op(table, op)) {
-        if (reason != nullptr) *reason = "it has no such op";
+        if (reason != nullptr) *reason = "the backend does not have this op";
         return nullptr;
     }
     device_->require_alive("op_plan");
@@ -104,8 +104,9 @@ OpHandle Ladder::settle_native(keel_op op, keel_op_args *args, const OpTag &tag,
     if (status == KEEL_E_UNSUPPORTED) {
         const std::string message = take_message();
         if (reason != nullptr)
-            *reason =
-                message.empty() ? "it does not take these dtypes, shapes or features" : message;
+            *reason = message.empty()
+                          ? "the backend does not support these dtypes, shapes or features"
+                          : message;
         return nullptr;
     }
     if (status != KEEL_OK) fail(*planned, *device_, status);
@@ -218,8 +219,8 @@ void Ladder::demote(PlannedOp &op, keel_op_args *args) {
     const std::string refused_by = op.device_->plugin();
     if (strict_) {
         throw_error(ErrorKind::plugin,
-                    "strict: {}: backend {} refused {}: {}; set strict: false, and the op runs on "
-                    "the fallback",
+                    "strict: {}: backend {} refused {}: {}; set strict: false to run the op on the "
+                    "fallback",
                     op.label_, refused_by, op_name(op.op_), reason);
     }
     if (op.plan_ != nullptr) {
@@ -243,7 +244,7 @@ void Ladder::demote(PlannedOp &op, keel_op_args *args) {
     op.reason_ = reason;
     args->plan = nullptr;
     if (!warned_of_.emplace(op.op_, reason).second) return; // other layers would log the same text
-    log().warn("{}: backend {} refused {} ({}); from now on the op runs {}: {}", op.label_,
+    log().warn("{}: backend {} refused {} ({}); from now on the op runs as {}: {}", op.label_,
                refused_by, op_name(op.op_), reason, rung_name(op.rung_), op.kernel_);
 }
 

@@ -22,8 +22,8 @@ std::unique_ptr<StepRecorder> StepRecorder::make(Device &device) {
     if (theirs == nullptr) return nullptr;
     keel_replay table;
     if (keel_adopt(&table, sizeof table, theirs, KEEL_PREFIX(keel_replay, destroy)) != KEEL_OK) {
-        log().warn("backend {}: its {} table is too small or has another ABI major version; Keel "
-                   "records no steps",
+        log().warn("backend {}: the plugin's {} table is too small or has another ABI major "
+                   "version; Keel records no steps",
                    device.plugin(), KEEL_EXT_REPLAY);
         return nullptr;
     }

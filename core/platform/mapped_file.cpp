@@ -54,7 +54,7 @@ MappedFile::MappedFile(const std::filesystem::path &path) : path_(path.string())
     const Descriptor fd(::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
     if (fd.get() < 0) refuse(path_, "open", errno);
     struct stat info {};
-    if (::fstat(fd.get(), &info) != 0) refuse(path_, "read its size", errno);
+    if (::fstat(fd.get(), &info) != 0) refuse(path_, "read the file's size", errno);
     if (S_ISDIR(info.st_mode))
         throw_error(ErrorKind::input, "{}: expected a file, found a folder", path_);
     if (!S_ISREG(info.st_mode)) {

@@ -25,7 +25,7 @@ void require_slots(std::span<const Slot> slots, const char *struct_name, const s
         missing += slot.name;
     }
     if (missing.empty()) return;
-    throw_error(ErrorKind::plugin, "{}: required slots of its {} table are NULL: {}; {}", who,
+    throw_error(ErrorKind::plugin, "{}: required slots of the {} table are NULL: {}; {}", who,
                 struct_name, missing, blame);
 }
 
@@ -41,15 +41,15 @@ T adopt(const void *vtable, uint32_t required, const char *struct_name, const st
         if (mine.h.struct_size % sizeof(void *) == 0) return mine;
         throw_error(
             ErrorKind::plugin,
-            "{}: the size of its {} table, {} bytes, is not a multiple of a pointer's size; {}",
+            "{}: the size of the {} table, {} bytes, is not a multiple of a pointer's size; {}",
             who, struct_name, theirs.struct_size, blame);
     }
     if (theirs.abi_version >> 16 != KEEL_ABI_MAJOR) {
-        throw_error(ErrorKind::plugin, "{}: its {} table has ABI {}, this Keel has ABI {}; {}", who,
+        throw_error(ErrorKind::plugin, "{}: the {} table has ABI {}, this Keel has ABI {}; {}", who,
                     struct_name, abi_text(theirs.abi_version), abi_text(KEEL_ABI_VERSION),
                     "build the plugin with the headers of this Keel");
     }
-    throw_error(ErrorKind::plugin, "{}: its {} table is too small: {} bytes, {} are required; {}",
+    throw_error(ErrorKind::plugin, "{}: the {} table is too small: {} bytes, {} are required; {}",
                 who, struct_name, theirs.struct_size, required, blame);
 }
 
@@ -67,9 +67,10 @@ keel_backend adopt_backend(const void *vtable, const std::string &who) {
     require_slots(required, "backend", who);
     const Slot with_weights[] = {SLOT(weight_destroy), SLOT(weight_info)};
     if (table.weight_prepare != nullptr)
-        require_slots(with_weights, "backend", who + " (it has weight_prepare)");
+        require_slots(with_weights, "backend", who + " (required together with weight_prepare)");
     const Slot with_plans[] = {SLOT(plan_destroy), SLOT(plan_info)};
-    if (table.op_plan != nullptr) require_slots(with_plans, "backend", who + " (it has op_plan)");
+    if (table.op_plan != nullptr)
+        require_slots(with_plans, "backend", who + " (required together with op_plan)");
     return table;
 }
 
@@ -78,7 +79,8 @@ keel_policy adopt_policy(const void *vtable, const std::string &who) {
     const Slot required[] = {SLOT(create), SLOT(destroy), SLOT(decide)};
     require_slots(required, "policy", who);
     const Slot with_save[] = {SLOT(load)};
-    if (table.save != nullptr) require_slots(with_save, "policy", who + " (it has save)");
+    if (table.save != nullptr)
+        require_slots(with_save, "policy", who + " (required together with save)");
     return table;
 }
 

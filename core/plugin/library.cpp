@@ -51,7 +51,8 @@ void refuse_sanitizer(keel_sanitizer theirs, const std::string &who) {
     // needs a host with the same sanitizer.
     if (theirs == KEEL_SANITIZER_NONE || theirs == own_sanitizer) return;
     throw_error(ErrorKind::plugin,
-                "{}: was built with {}, this Keel with {}; build both with the same KEEL_SANITIZE",
+                "{}: the plugin was built with {}, this Keel with {}; build both with the same "
+                "KEEL_SANITIZE",
                 who, sanitizer_name(theirs), sanitizer_name(own_sanitizer));
 }
 
@@ -75,7 +76,7 @@ void check_file(const fs::path &path, const std::string &who) {
             refuse_sanitizer(KEEL_SANITIZER_THREAD, who);
     } catch (const Error &failure) {
         if (failure.kind() == ErrorKind::plugin) throw;
-        throw_error(ErrorKind::plugin, "{}: cannot be read ({}); check its permissions", who,
+        throw_error(ErrorKind::plugin, "{}: cannot be read ({}); check the file's permissions", who,
                     failure.what());
     }
 }
@@ -149,22 +150,22 @@ keel_plugin query(SharedLibrary &library, const std::string &who) {
     if (!library.has(KEEL_PLUGIN_QUERY_SYMBOL)) {
         if (const auto major = other_major(library)) {
             throw_error(ErrorKind::plugin,
-                        "{}: was built for ABI major {}, this Keel has ABI {}; use a build of the "
-                        "plugin for this Keel, or a {} Keel",
+                        "{}: the plugin was built for ABI major {}, this Keel has ABI {}; use a "
+                        "build of the plugin for this Keel, or a {} Keel",
                         who, *major, abi_text(KEEL_ABI_VERSION),
                         *major > KEEL_ABI_MAJOR ? "newer" : "older");
         }
         throw_error(ErrorKind::plugin,
-                    "{}: is a library, but exports no {}: it is not a Keel plugin, or its entry "
-                    "point is hidden; build it with keel_add_plugin()",
+                    "{}: the library exports no {}, so it is not a Keel plugin, or the entry point "
+                    "is hidden; build the plugin with keel_add_plugin()",
                     who, KEEL_PLUGIN_QUERY_SYMBOL);
     }
     const keel_plugin *theirs =
         library.get<const keel_plugin *(uint32_t)>(KEEL_PLUGIN_QUERY_SYMBOL)(KEEL_ABI_VERSION);
     if (theirs == nullptr) {
         throw_error(ErrorKind::plugin,
-                    "{}: refuses to serve this Keel (ABI {}); update Keel, or use an older build "
-                    "of the plugin",
+                    "{}: the plugin refuses to serve this Keel (ABI {}); update Keel, or use an "
+                    "older build of the plugin",
                     who, abi_text(KEEL_ABI_VERSION));
     }
     keel_plugin mine;
@@ -172,14 +173,13 @@ keel_plugin query(SharedLibrary &library, const std::string &who) {
     if (keel_adopt(&mine, sizeof mine, theirs, required) == KEEL_OK) return mine;
     if (theirs->h.abi_version >> 16 != KEEL_ABI_MAJOR) {
         throw_error(ErrorKind::plugin,
-                    "{}: its descriptor has ABI {}, this Keel has ABI {}; use a build of the "
+                    "{}: the descriptor has ABI {}, this Keel has ABI {}; use a build of the "
                     "plugin for this Keel",
                     who, abi_text(theirs->h.abi_version), abi_text(KEEL_ABI_VERSION));
     }
     throw_error(ErrorKind::plugin,
-                "{}: its descriptor is too small: {} bytes, {} are required; this is a fault of "
-                "the plugin: "
-                "report it to its author",
+                "{}: the descriptor is too small: {} bytes, {} are required; this is a fault of "
+                "the plugin: report it to its author",
                 who, theirs->h.struct_size, required);
 }
 
@@ -193,23 +193,22 @@ bool good_id(std::string_view id) {
 void check_descriptor(const keel_plugin &plugin, const std::string &id, const std::string &who) {
     if (plugin.h.struct_size % sizeof(void *) != 0) {
         throw_error(ErrorKind::plugin,
-                    "{}: the size of its descriptor, {} bytes, is not a multiple of a pointer's "
+                    "{}: the size of the descriptor, {} bytes, is not a multiple of a pointer's "
                     "size; this is a fault of the plugin: report it to its author",
                     who, plugin.h.struct_size);
     }
     if (plugin.min_host_abi > KEEL_ABI_VERSION) {
         throw_error(ErrorKind::plugin,
-                    "{}: needs ABI {} or newer, this Keel has ABI {}; update Keel, or use an older "
-                    "build of the plugin",
+                    "{}: the plugin needs ABI {} or newer, this Keel has ABI {}; update Keel, or "
+                    "use an older build of the plugin",
                     who, abi_text(plugin.min_host_abi), abi_text(KEEL_ABI_VERSION));
     }
     refuse_sanitizer(plugin.sanitizer, who);
     if (!good_id(id)) {
-        throw_error(
-            ErrorKind::plugin,
-            "{}: its id '{}' is not of the form [a-z][a-z0-9_]*; this is a fault of the plugin: "
-            "report it to its author",
-            who, id);
+        throw_error(ErrorKind::plugin,
+                    "{}: the plugin's id '{}' is not of the form [a-z][a-z0-9_]*; this is a fault "
+                    "of the plugin: report it to its author",
+                    who, id);
     }
 }
 
@@ -249,9 +248,10 @@ PluginLibrary::PluginLibrary(const fs::path &path, const SourceLocation &at) : p
     case KEEL_PLUGIN_POLICY: table_ = adopt_policy(descriptor_.vtable, named); break;
     case KEEL_PLUGIN_ALLOCATOR: table_ = adopt_allocator(descriptor_.vtable, named); break;
     default:
-        throw_error(ErrorKind::plugin,
-                    "{}: is of kind {}, which this Keel (ABI {}) does not know; update Keel", named,
-                    kind(), abi_text(KEEL_ABI_VERSION));
+        throw_error(
+            ErrorKind::plugin,
+            "{}: the plugin is of kind {}, which this Keel (ABI {}) does not know; update Keel",
+            named, kind(), abi_text(KEEL_ABI_VERSION));
     }
     try {
         params_ = ParamTable(name(), descriptor_.params, descriptor_.n_params);

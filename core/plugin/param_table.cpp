@@ -132,8 +132,8 @@ bool form_fits(const ParamSpec &spec, GivenParam::Form form) {
 ParamSpec adopt_spec(const std::string &owner, uint32_t index, const keel_param_spec *theirs) {
     const auto refuse = [&](const std::string &why) {
         throw_error(ErrorKind::plugin,
-                    "{}: row {} of its parameter table {}; this is a fault of the plugin: report "
-                    "it to its author",
+                    "{}: row {} of the plugin's parameter table {}; this is a fault of the plugin: "
+                    "report it to its author",
                     owner, index, why);
     };
     keel_param_spec row;
@@ -167,7 +167,7 @@ ParamSpec adopt_spec(const std::string &owner, uint32_t index, const keel_param_
     if (row.default_utf8 == nullptr) refuse_key("has no default and is not required");
     if (spec.type == KEEL_PARAM_PATH && !spec.default_text.empty() && spec.default_text[0] != '/' &&
         !is_choice(spec, spec.default_text))
-        refuse_key(fmt::format("has the default '{}', which is no absolute path",
+        refuse_key(fmt::format("has the default '{}', which is not an absolute path",
                                printable(spec.default_text)));
     if (!parse(spec, spec.default_text))
         refuse_key(fmt::format("expects {}, but its default is '{}'", spec.expects(),

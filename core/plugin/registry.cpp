@@ -144,7 +144,8 @@ const PluginLibrary &PluginRegistry::get(const std::string &name_or_path,
         found = loaded_.emplace(key, std::make_unique<PluginLibrary>(path, at)).first;
     const PluginLibrary &plugin = *found->second;
     if (!is_plugin_path(name_or_path) && plugin.id() != name_or_path) {
-        throw_at(at, ErrorKind::plugin, "plugin {} calls itself '{}'; rename the file to {}{}",
+        throw_at(at, ErrorKind::plugin,
+                 "plugin {}: the id in the plugin is '{}'; rename the file to {}{}",
                  printable(path.string(), 400), plugin.id(), plugin.id(), suffix);
     }
     return plugin;

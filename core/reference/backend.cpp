@@ -55,7 +55,8 @@ template <typename Args, keel_op Op, void (*Check)(const Args &), void (*Run)(co
 keel_status KEEL_CALL call(keel_ctx *ctx, const Args *theirs) {
     return guarded(&of(ctx), [&] {
         const Args args = adopt_args(Op, theirs);
-        if (args.plan != nullptr) need_that(of(args.plan).op == Op, "the plan is of another op");
+        if (args.plan != nullptr)
+            need_that(of(args.plan).op == Op, "the plan was made for another op");
         Check(args);
         Run(args);
     });

@@ -100,8 +100,8 @@ void check_triggers(const pipeline::TriggerSection &trigger, const keel_policy_n
     const bool has_pressure = trigger.has(pipeline::Trigger::pressure);
     if (has_pressure && (needs.flags & KEEL_POLICY_KEEPS_ALL) != 0) {
         throw_error(ErrorKind::input,
-                    "{}: policy {} never evicts, so it could not answer memory pressure; remove "
-                    "pressure from policy.trigger.on or choose a policy that evicts",
+                    "{}: policy {} never evicts, so the trigger pressure has no effect; remove "
+                    "pressure from policy.trigger.on, or choose a policy that evicts",
                     where, policy);
     }
     const auto kinds = needs.flags & (KEEL_POLICY_KEEPS_ALL | KEEL_POLICY_PREFILL_ONLY);

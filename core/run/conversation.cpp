@@ -37,8 +37,8 @@ ChatTemplate choose_chat_template(const std::filesystem::path &model, std::strin
     FoundChatTemplate found = load_chat_template(model);
     if (!found.has_template()) {
         throw_error(ErrorKind::usage,
-                    "{}: the model names no chat template, so it was made to continue a text, not "
-                    "to answer (use {} to continue a text); to chat anyway, use {} with one of {}",
+                    "{}: the model names no chat template, so the model was made to continue a "
+                    "text, not to answer (use {} to continue a text); to chat anyway, use {} with one of {}",
                     printable(model.string(), 400), ways.plain, ways.chosen,
                     fmt::join(names, ", "));
     }

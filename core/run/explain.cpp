@@ -141,10 +141,9 @@ std::string explain_pipeline(const Pipeline &pipeline) {
 void warn_of_fallbacks(const Device &device, const std::vector<const PlannedOp *> &ops) {
     for (const ExplainRow &row : explain_rows(ops)) {
         if (row.rung == "native") continue;
-        log().warn(
-            "backend {} does not run {} itself ({}); {} of them run {}: {}. `strict: true` makes "
-            "this an error",
-            device.plugin(), row.op, row.reason, row.count, row.rung, row.kernel);
+        log().warn("backend {} does not run {} itself ({}); {} ops of this kind run as {}: {}; "
+                   "`strict: true` makes this an error",
+                   device.plugin(), row.op, row.reason, row.count, row.rung, row.kernel);
     }
 }
 

@@ -26,13 +26,14 @@ void MemoryPlan::check_cap() const {
         uint64_t windows = 0;
         for (const auto &each : engines_) windows += each->window_bytes();
         if (windows > 0) {
-            throw_at(config_.kv.max_mib.where, ErrorKind::input,
-                     "expected 'kv.max_mib' to hold the windows of {} tokens of {} layers ({:.3f} "
-                     "MiB with the tokens of a step), and a block of {} slots for each head in the "
-                     "other layers, together {:.3f} MiB with keys in {} and values in {}; found {}",
-                     engine->split.window(), engine->split.model_windowed(), mib(windows),
-                     shape.block_slots, mib(windows + least), keel_dtype_name(shape.key_dtype),
-                     keel_dtype_name(shape.value_dtype), **config_.kv.max_mib);
+            throw_at(
+                config_.kv.max_mib.where, ErrorKind::input,
+                "expected 'kv.max_mib' to hold an attention window of {} tokens in {} layers "
+                "({:.3f} MiB with the tokens of a step) and a block of {} slots for each head in "
+                "the other layers, together {:.3f} MiB with keys in {} and values in {}; found {}",
+                engine->split.window(), engine->split.model_windowed(), mib(windows),
+                shape.block_slots, mib(windows + least), keel_dtype_name(shape.key_dtype),
+                keel_dtype_name(shape.value_dtype), **config_.kv.max_mib);
         }
         throw_at(config_.kv.max_mib.where, ErrorKind::input,
                  "expected 'kv.max_mib' to hold a block of {} slots for each head in each "

@@ -19,7 +19,7 @@ TokenRun find_text(const Tokenizer &tokenizer, std::span<const int32_t> prompt,
     const size_t at = text.empty() ? std::string::npos : all.find(text);
     if (at == std::string::npos) {
         throw_key_error(ErrorKind::usage, key,
-                        "expected a part of the prompt, found '{}', which is not in it",
+                        "expected a part of the prompt, found '{}', which is not in the prompt",
                         printable(text, 120));
     }
     if (all.find(text, at + 1) != std::string::npos) {

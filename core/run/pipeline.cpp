@@ -97,10 +97,10 @@ void Pipeline::check_lookup() const {
         throw_at(lookup.where, ErrorKind::input,
                  "'generation.lookup' is {}, but {}; remove the key, or set it to 0", *lookup, why);
     };
-    if (config_.hybrid.is_given()) refuse("guesses need a pipeline with one backend");
-    if (batch_ > 1) refuse("guesses need a run of one text at a time");
+    if (config_.hybrid.is_given()) refuse("this key needs a pipeline with one backend");
+    if (batch_ > 1) refuse("this key needs a run with one text at a time");
     if (!policy_setup().keeps_all())
-        refuse(fmt::format("guesses need a policy that keeps all tokens, and the policy is '{}'",
+        refuse(fmt::format("this key needs a policy that keeps all tokens, and the policy is '{}'",
                            *config_.policy.plugin));
 }
 

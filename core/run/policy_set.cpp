@@ -66,7 +66,7 @@ void PolicySet::compare_window(const Engine &engine) const {
     const int64_t window = plan.config().attention_window;
     if (plan.keeps_all() || window == 0 || plan.budget().fixed() <= window) return;
     log().warn("{} keeps {} slots per head, but all layers of this model have an attention window "
-               "of {} tokens, and no token attends to more; lower the budget to {}",
+               "of {} tokens, so the other slots have no effect; lower the budget to {}",
                plan.budget().key(), plan.budget().fixed(), window, window);
 }
 

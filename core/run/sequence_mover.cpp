@@ -135,7 +135,8 @@ void SequenceMover::read_again(std::span<const int32_t> ids) {
     Engine &engine = current_engine();
     std::string why;
     if (!sequence_.cache.first().can_take(std::ssize(ids), true, &why)) {
-        throw_error(ErrorKind::resource, "its {} tokens cannot be computed again on backend {}: {}",
+        throw_error(ErrorKind::resource,
+                    "the {} tokens of the sequence cannot be computed again on backend {}: {}",
                     ids.size(), engine.name, why);
     }
     while (!ids.empty()) {
@@ -182,9 +183,10 @@ Engine &SequenceMover::reread(std::span<Engine *const> candidates, int64_t token
         return *engine;
     }
     sequence_.text.assign(kept);
-    throw_error(ErrorKind::runtime,
-                "{}; it happened at token {} on device '{}', and no other backend can continue{}{}",
-                why.what(), tokens + 1, device, last.empty() ? "" : ": ", last);
+    throw_error(
+        ErrorKind::runtime,
+        "{}; the error happened at token {} on device '{}', and no other backend can continue{}{}",
+        why.what(), tokens + 1, device, last.empty() ? "" : ": ", last);
 }
 
 void SequenceMover::retake(std::span<const int32_t> ids, StepKind kind, uint32_t logit_rows) {

@@ -201,9 +201,9 @@ void Session::keep_guess(int64_t guessed, int64_t right) {
 
 void Session::end_prompt() {
     if (is_behind_prompt_)
-        throw_error(
-            ErrorKind::usage,
-            "end_prompt() was called after take_in(), but the tokens of take_in() are no prompt");
+        throw_error(ErrorKind::usage,
+                    "end_prompt() was called after take_in(), but the tokens of take_in() are not "
+                    "a prompt; call end_prompt() only after tokens of a prompt");
     const StepMeter::Span span(sequence_.meter, false);
     finish_step();
     // if the logits were overwritten, computes them again before the cache changes
@@ -322,15 +322,16 @@ void Session::go_on_elsewhere(const Error &error, int64_t tokens) {
     const Device *device = pipeline().engines().lost_device();
     if (device == nullptr) throw; // the error has another cause
     sequence_.is_broken = true;
-    throw_error(ErrorKind::runtime,
-                "{}; it happened at token {} on device '{}', and no other backend can continue",
-                error.what(), tokens + 1, device->device_info().name);
+    throw_error(
+        ErrorKind::runtime,
+        "{}; the error happened at token {} on device '{}', and no other backend can continue",
+        error.what(), tokens + 1, device->device_info().name);
 }
 
 Session::Switch Session::switch_to(Engine &engine) {
     if (!rules_)
-        throw_error(ErrorKind::usage, "this pipeline has only one backend, so it cannot switch; "
-                                      "list several backends under 'hybrid'");
+        throw_error(ErrorKind::usage, "this pipeline has only one backend, so there is no backend "
+                                      "to switch to; list several backends under 'hybrid'");
     // reads the logits now, because the old backend has them
     if (sequence_.results.holder() != nullptr) logits();
     finish_step();

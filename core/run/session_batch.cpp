@@ -50,8 +50,8 @@ void SessionBatch::check(const Part &part, size_t number) const {
     const bool is_empty = decodes && sequence.text.size() == 0;
     if (&sequence.pipeline != &pipeline_ || sequence.is_broken || is_empty) {
         throw_error(ErrorKind::usage, "sequence {} of a step {}", number,
-                    sequence.is_broken ? "is broken"
-                    : is_empty         ? "has no prompt yet"
+                    sequence.is_broken ? "is broken by an earlier error"
+                    : is_empty         ? "has not read a prompt yet"
                                        : "belongs to another pipeline");
     }
     const int64_t n = std::ssize(part.ids), most = decodes ? 1 : part.session->next_chunk(n);

@@ -230,7 +230,7 @@ void check_facts(StateReader &in, Pipeline &pipeline) {
     for (size_t i = 0; i < std::max(saved.size(), mine.size()); ++i) {
         if (i >= saved.size() || i >= mine.size() || saved[i].first != mine[i].first)
             in.fail("the session was saved by another version of Keel, which describes a pipeline "
-                    "differently; load it with that version");
+                    "differently; load the session with that version");
         if (saved[i].second != mine[i].second) {
             in.fail("the session was saved with {} {}, but this pipeline has {}; load a session "
                     "with the settings that it was saved with",
@@ -274,26 +274,27 @@ namespace {
 // be saved.
 void check_policy(Session &session) {
     if (session.pipeline().policies().is_own(session.cache().setup())) return;
-    throw_error(ErrorKind::usage,
-                "policy {} was added to the pipeline, and a session under an added policy can be "
-                "neither saved nor loaded; open a pipeline with this policy",
-                session.cache().setup().config().policy.name);
+    throw_error(
+        ErrorKind::usage,
+        "policy {} was added to an open pipeline, and only a session under the policy of the "
+        "pipeline's config can be saved or loaded; open a pipeline with this policy in the config",
+        session.cache().setup().config().policy.name);
 }
 
 } // namespace
 
 void check_savable(const Pipeline &pipeline) {
     if (pipeline.mode() == pipeline::HybridMode::by_layers)
-        throw_at(pipeline.config().hybrid.layers.where, ErrorKind::input,
-                 "a session whose layers are on several backends cannot be saved in this "
-                 "version; name one backend, or backends that take turns");
+        throw_at(
+            pipeline.config().hybrid.layers.where, ErrorKind::input,
+            "a session whose layers are on several backends cannot be saved in this version; use "
+            "one backend, or use hybrid.prefill and hybrid.decode in place of hybrid.layers");
     for (const auto &engine : pipeline.engines()) {
         const KvShape &own = engine->kv_shape, &first = pipeline.engines().front()->kv_shape;
         if (own.key_dtype != first.key_dtype || own.value_dtype != first.value_dtype)
             throw_at(pipeline.config().hybrid.backends.where, ErrorKind::input,
-                     "a session whose backends keep keys and values in different types "
-                     "cannot be saved in "
-                     "this version; remove kv from 'hybrid.backends'");
+                     "a session whose backends store keys and values in different types cannot be "
+                     "saved in this version; remove kv from 'hybrid.backends'");
     }
     PolicyState::check_savable(pipeline.policy_setup().config().policy);
 }
@@ -347,14 +348,15 @@ SessionExtras load_session(Session &session, const std::filesystem::path &path,
                   found, version);
     uint64_t sum = 0;
     if (head.left() < sizeof sum)
-        head.fail("the session is cut short: it ends within its checksum; save it again");
+        head.fail(
+            "the session is cut short: the file ends within the checksum; save the session again");
     const auto content = bytes.first(bytes.size() - sizeof sum);
     std::memcpy(&sum, bytes.data() + content.size(), sizeof sum);
     Checksum checksum;
     checksum.add(content.data(), content.size());
     if (checksum.value() != sum)
-        head.fail("the session is damaged or cut short: its checksum does not match "
-                  "its content; save it again");
+        head.fail("the session is damaged or cut short: the checksum does not match the content; "
+                  "save the session again");
 
     StateReader in(content.subspan(magic.size() + sizeof version), head.name());
     check_facts(in, session.pipeline());

@@ -12,10 +12,11 @@ StopMatcher::StopMatcher(std::vector<std::string> stops) : stops_(std::move(stop
         if (stop.empty())
             throw_error(
                 ErrorKind::usage,
-                "stop string {} is empty; it would end every text before its first character", i);
+                "stop string {} is empty, so it would end every text before the first character",
+                i);
         if (!is_valid_utf8(stop))
             throw_error(ErrorKind::usage,
-                        "stop string {} is not valid UTF-8; it could never be found in a text", i);
+                        "stop string {} is not valid UTF-8, so no text can contain it", i);
         if (stop.size() > 65536)
             throw_error(ErrorKind::usage, "stop string {} is longer than 64 KiB", i);
         std::vector<std::uint32_t> border(stop.size(), 0);

@@ -27,8 +27,8 @@ void check_same_tokens(Pipeline &a, Pipeline &b, const ScoringText &mine,
                        const ScoringText &theirs) {
     if (a.model().vocab_size != b.model().vocab_size) {
         throw_error(ErrorKind::input,
-                    "the models have vocabularies of {} and {} tokens; a KL divergence needs "
-                    "the same one",
+                    "the models have vocabularies of {} and {} tokens; a KL divergence needs the "
+                    "same vocabulary",
                     a.model().vocab_size, b.model().vocab_size);
     }
     if (mine.ids != theirs.ids || mine.bos != theirs.bos)

@@ -125,10 +125,11 @@ RopeConstants rope_constants(const keel_host *host, const keel_rope_tables *tabl
     if (tables->mode != KEEL_ROPE_HALF_SPLIT && tables->mode != KEEL_ROPE_INTERLEAVED)
         refuse(host, KEEL_E_UNSUPPORTED, "%s: unknown rope mode %u", op, tables->mode);
     if (tables->rot % 2 != 0 || tables->rot > head_dim || tables->cos->shape[0] < 1)
-        refuse(host, KEEL_E_INVALID_ARG,
-               "%s: %u rotated elements of %lld with RoPE tables of %lld rows are not possible", op,
-               tables->rot, static_cast<long long>(head_dim),
-               static_cast<long long>(tables->cos->shape[0]));
+        refuse(
+            host, KEEL_E_INVALID_ARG,
+            "%s: cannot rotate %u elements of heads of %lld elements with RoPE tables of %lld rows",
+            op, tables->rot, static_cast<long long>(head_dim),
+            static_cast<long long>(tables->cos->shape[0]));
     const View cos = view_of(host, tables->cos, "tables.cos"),
                sin = view_of(host, tables->sin, "tables.sin");
     return {cos.shape[2], tables->rot / 2, tables->mode == KEEL_ROPE_INTERLEAVED ? 1U : 0U,

@@ -19,15 +19,15 @@ void create(keel_ctx &ctx, const keel_buffer_desc &desc, keel_buffer &b) {
     case KEEL_BUFFER_HOST_VISIBLE:
         if (!ctx.unified)
             refuse(ctx.host, KEEL_E_UNSUPPORTED,
-                   "buffer: this device shares no memory with the host, so it supports "
-                   "only DEVICE");
+                   "buffer: expected the kind DEVICE, because this device shares no memory with "
+                   "the host");
         flags |= CL_MEM_ALLOC_HOST_PTR;
         break;
     case KEEL_BUFFER_IMPORT:
         if (!ctx.unified)
             refuse(ctx.host, KEEL_E_UNSUPPORTED,
-                   "buffer: this device shares no memory with the host, so it supports "
-                   "only DEVICE");
+                   "buffer: expected the kind DEVICE, because this device shares no memory with "
+                   "the host");
         if (desc.host == nullptr ||
             reinterpret_cast<uintptr_t>(desc.host) % ctx.device.alignment != 0)
             refuse(ctx.host, KEEL_E_INVALID_ARG,

@@ -49,9 +49,9 @@ class Compactor {
           tail_(setup.params.integer("tail")) {
         if (setup.params.is("compat", "kvpress"))
             throw Failure(KEEL_E_UNSUPPORTED,
-                          "compat: kvpress is not possible: kvpress fills the last piece up with "
-                          "keys of zeros, which take part in the softmax, and a policy gets no "
-                          "queries to compute that; remove compat");
+                          "compat: kvpress is not supported by this policy: kvpress fills up the "
+                          "last piece with zero keys, and their scores need queries, which a "
+                          "policy does not get; remove compat");
         projection_.resize(size_t{setup.geometry.head_dim} * cols_);
         for (size_t i = 0; i < projection_.size(); ++i)
             projection_[i] = static_cast<float>(gaussian(mix(setup.seed), i) /

@@ -39,9 +39,9 @@ std::vector<double> factor_with_ridge(const std::vector<double> &gram, size_t r)
         for (size_t i = 0; i < r; ++i) lower[i * r + i] += ridge;
         if (factorize(lower, r)) return lower;
     }
-    throw keel::sdk::Failure(
-        KEEL_E_INTERNAL,
-        "the keys' Gram matrix cannot be factorized: it is not finite or not positive definite");
+    throw keel::sdk::Failure(KEEL_E_INTERNAL,
+                             "the Gram matrix of the keys cannot be factorized, because the matrix "
+                             "is not finite or not positive definite");
 }
 
 // Returns x[t] (X'X + ridge)^-1 x[t]' for each of the n rows x[t] of X. X is the matrix `rows` [n,

@@ -36,10 +36,9 @@ class ExpectedAttention {
           covariance_(setup.params.flag("covariance")),
           value_norms_(setup.params.flag("value_norms")), epsilon_(setup.params.number("epsilon")) {
         if (setup.geometry.rope_frequencies == nullptr || rot_ == 0 || rot_ > dim_)
-            throw Failure(
-                KEEL_E_UNSUPPORTED,
-                "needs one RoPE for all layers; the layers of this model differ in theirs "
-                "(or the host does not tell it)");
+            throw Failure(KEEL_E_UNSUPPORTED,
+                          "needs the same RoPE in all layers, but the layers of this model have "
+                          "different RoPE settings, or the host does not report the settings");
         frequencies_.assign(setup.geometry.rope_frequencies,
                             setup.geometry.rope_frequencies + rot_ / 2);
         needs.needs =

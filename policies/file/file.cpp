@@ -45,10 +45,11 @@ class File {
         }
         const double mean = std::accumulate(weights_.begin(), weights_.end(), 0.0) /
                             static_cast<double>(weights_.size());
-        if (mean <= 0) refuse(path_, "budgets: all are 0");
+        if (mean <= 0) refuse(path_, "budgets: expected a number above 0, found only 0");
         if (absolute_ && mean > 1 + 1e-9)
-            refuse(path_, "budgets: shares of the average budget come to " + std::to_string(mean) +
-                              " on average, at most 1 is there");
+            refuse(path_,
+                   "budgets: expected shares whose average is at most 1, found an average of " +
+                       std::to_string(mean));
         mean_ = absolute_ ? std::min(mean, 1.0) : 1.0;
     }
 
@@ -56,8 +57,9 @@ class File {
         const size_t rows = weights_.size();
         if (size_t{in.layers} * in.kv_heads != rows)
             throw Failure(KEEL_E_INVALID_ARG,
-                          "asked for %u layers with %u heads, made for %u with %u", in.layers,
-                          in.kv_heads, layers_, heads_);
+                          "the host requests budgets for %u layers with %u heads, but the "
+                          "allocator was made for %u layers with %u heads",
+                          in.layers, in.kv_heads, layers_, heads_);
         const std::vector<int64_t> least(rows, in.protected_slots);
         std::vector<int64_t> most(rows, INT32_MAX);
         const int64_t all = in.budget * static_cast<int64_t>(rows);
@@ -85,14 +87,16 @@ class File {
             refuse(path_,
                    "budgets: expected a list with a number, or a list of numbers, for each layer");
         if (found->size() != layers_)
-            refuse(path_, "budgets: " + std::to_string(found->size()) + " layers, the model has " +
+            refuse(path_, "budgets: " + std::to_string(found->size()) +
+                              " layers, but the number of layers of the model is " +
                               std::to_string(layers_));
         for (size_t l = 0; l < found->size(); ++l) {
             const json &layer = (*found)[l];
             const std::string where = "budgets[" + std::to_string(l) + "]";
             if (layer.is_array() && layer.size() != heads_)
                 refuse(path_, where + ": " + std::to_string(layer.size()) +
-                                  " heads, the model has " + std::to_string(heads_) + " KV heads");
+                                  " heads, but the model has " + std::to_string(heads_) +
+                                  " KV heads");
             for (size_t h = 0; h < heads_; ++h) {
                 const json &number = layer.is_array() ? layer[h] : layer;
                 if (!number.is_number() || !(number.get<double>() >= 0) ||

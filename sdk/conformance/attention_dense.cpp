@@ -146,11 +146,11 @@ class DenseChecker {
         const std::string why = subject_.error();
         subject_.finish();
         if (status != KEEL_E_INVALID_ARG && status != KEEL_E_UNSUPPORTED)
-            return fail(fmt::format("{} must be refused, gives status {}", what, status));
-        if (why.empty()) fail(fmt::format("{} is refused without a text", what));
+            return fail(fmt::format("{}: expected a refusal, found status {}", what, status));
+        if (why.empty()) fail(fmt::format("{}: refused without an error text", what));
         for (size_t i = 0; i < d.scene.tensors.size(); ++i)
             if (stage.read(static_cast<int>(i)) != d.scene.tensors[i].image)
-                return fail(fmt::format("{} is refused, and yet tensor {} was written", what, i));
+                return fail(fmt::format("{}: refused, but tensor {} was written", what, i));
     }
 
     // Checks that results are within the bound, and that all other bytes are unchanged.
@@ -199,10 +199,13 @@ class DenseChecker {
             return fail("one worker: backward refuses: " + alone_.error());
         for (const Named &r : results)
             if (stage.read(r.place) != backward.read(r.place))
-                fail(fmt::format("{}: other bits with one worker", r.name));
+                fail(fmt::format(
+                    "{}: the result with one worker has other bits than with several workers",
+                    r.name));
         if (d.forward(mine_, stage, false) != KEEL_OK)
             return fail("one worker: forward refuses: " + alone_.error());
-        if (stage.read(d.out) != forward.read(d.out)) fail("out: other bits with one worker");
+        if (stage.read(d.out) != forward.read(d.out))
+            fail("out: the result with one worker has other bits than with several workers");
     }
     void fail(const std::string &message) {
         ++report_.failures;

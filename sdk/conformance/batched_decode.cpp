@@ -235,8 +235,8 @@ class Check {
         const keel_status expected = run_apart(s, p, apart);
         if (status != KEEL_OK || expected != KEEL_OK) {
             fail(s, number,
-                 fmt::format("status {} together, {} apart: {}", status, expected,
-                             subject_.error()));
+                 fmt::format("status {} for the sequences together, {} for each sequence alone: {}",
+                             status, expected, subject_.error()));
             return;
         }
         compare(s, number, p.scene, p.cache.k, "k", together, apart, 4e-6 + rounding_of(s.k));
@@ -279,7 +279,12 @@ class Check {
         const Tensor &t = scene.tensors[static_cast<size_t>(place)];
         const auto got = together.read(place), want = apart.read(place);
         if (got == want) return;
-        if (bound == 0) return fail(s, number, fmt::format("{}: not the same bytes", what));
+        if (bound == 0)
+            return fail(
+                s, number,
+                fmt::format(
+                    "{}: the sequences together and each sequence alone give different bytes",
+                    what));
         const std::vector<double> a = t.values_of(got), b = t.values_of(want);
         for (size_t i = 0; i < a.size(); ++i) {
             if (std::isnan(a[i]) && std::isnan(b[i])) continue;
@@ -289,8 +294,10 @@ class Check {
                 report_.worst = std::max(report_.worst, error);
                 continue;
             }
-            return fail(s, number,
-                        fmt::format("{}[{}]: {} together, {} apart", what, i, a[i], b[i]));
+            return fail(
+                s, number,
+                fmt::format("{}[{}]: {} for the sequences together, {} for each sequence alone",
+                            what, i, a[i], b[i]));
         }
     }
 

@@ -64,10 +64,10 @@ void check_leaks(Facts &facts, const Library &library, const Params &params,
     const uint64_t live = subject.host().live_allocations();
     for (int i = 0; i < 3; ++i) sample(facts, subject, oracle, options, 55);
     facts.expect(subject.bytes_held() == held,
-                 fmt::format("mem_info.ours grows from {} to {} over equal work", held,
+                 fmt::format("mem_info.ours grows from {} to {} if the same work is repeated", held,
                              subject.bytes_held()));
     facts.expect(subject.host().live_allocations() == live,
-                 "allocations of the host's grow over equal work");
+                 "the host's allocations grow if the same work is repeated");
 }
 
 } // namespace

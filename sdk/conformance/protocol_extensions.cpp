@@ -18,7 +18,8 @@ bool adopt_extension(Facts &facts, const Library &library, const char *id, uint3
     const void *theirs = plugin.get_extension == nullptr ? nullptr : plugin.get_extension(id);
     if (theirs == nullptr) return false;
     const bool fits = keel_adopt(&table, sizeof table, theirs, required) == KEEL_OK;
-    facts.expect(fits, fmt::format("{}: the table is too small or of another ABI major", id));
+    facts.expect(fits,
+                 fmt::format("{}: the table is too small or has another ABI major version", id));
     return fits;
 }
 
@@ -104,18 +105,21 @@ void check_recordings(Facts &facts, const Library &library, Side &side) {
         facts.expect(sum.call() == KEEL_OK && sum.call() == KEEL_OK,
                      "replay: an op cannot be recorded");
         facts.expect(replay.begin(side.ctx()) == KEEL_E_INVALID_ARG,
-                     "replay: begin within a recording is not INVALID_ARG");
+                     "replay: begin during a recording must return INVALID_ARG");
         facts.expect(sum.write(1, 9) == KEEL_E_INVALID_ARG,
-                     "replay: a write is recorded, or runs at once");
-        facts.expect(sum.read() == KEEL_E_INVALID_ARG, "replay: buffer_read within a recording");
+                     "replay: buffer_write during a recording must return INVALID_ARG");
+        facts.expect(sum.read() == KEEL_E_INVALID_ARG,
+                     "replay: buffer_read during a recording must return INVALID_ARG");
         uint64_t ticket = 0;
         facts.expect(side.table().flush(side.ctx(), &ticket) == KEEL_E_INVALID_ARG,
-                     "replay: flush within a recording");
+                     "replay: flush during a recording must return INVALID_ARG");
         facts.expect(replay.end(side.ctx(), &step) == KEEL_OK && step != nullptr,
                      "replay: end fails");
-        facts.expect(sum.x() == 1, "replay: what is recorded runs before it is submitted");
+        facts.expect(sum.x() == 1, "replay: recorded ops run before the recording is submitted");
         facts.expect(replay.submit(side.ctx(), step) == KEEL_OK, "replay: submit fails");
-        facts.expect(sum.x() == 5, "replay: the recorded ops give something else");
+        facts.expect(
+            sum.x() == 5,
+            "replay: the recorded ops give another result than the same ops without a recording");
         // The step is submitted between writes, which run in the order of the stream. The step is
         // submitted a second time before the first submission has run.
         sum.write(1, 10);
@@ -124,23 +128,23 @@ void check_recordings(Facts &facts, const Library &library, Side &side) {
         replay.submit(side.ctx(), step);
         replay.submit(side.ctx(), step);
         facts.expect(sum.call() == KEEL_OK, "replay: an op after a recording fails");
-        facts.expect(
-            sum.x() == 5 + 20 + 400 + 100,
-            "replay: buffers are not read when the recording runs, or out of the stream's order");
+        facts.expect(sum.x() == 5 + 20 + 400 + 100,
+                     "replay: a recording must read buffers when the recording runs, in the order "
+                     "of the stream");
         replay.submit(side.ctx(), step);
         replay.destroy(side.ctx(), step); // the submitted step must still run
         facts.expect(sum.x() == 525 + 200,
-                     "replay: a recording that was destroyed is not what was submitted");
+                     "replay: a recording that was submitted and then destroyed must still run");
         // This recording is discarded.
         replay.begin(side.ctx());
         sum.call();
         facts.expect(replay.end(side.ctx(), nullptr) == KEEL_OK,
                      "replay: end without a result fails");
-        facts.expect(sum.x() == 725, "replay: what was thrown away has run");
+        facts.expect(sum.x() == 725, "replay: a discarded recording has run");
         facts.expect(replay.end(side.ctx(), &step) == KEEL_E_INVALID_ARG && step == nullptr,
-                     "replay: end without begin is not INVALID_ARG");
+                     "replay: end without begin must return INVALID_ARG");
         facts.expect(sum.call() == KEEL_OK && sum.x() == 825,
-                     "replay: ops are not queued again after it");
+                     "replay: an op after end without begin must be queued");
         // Tests many ops of two kinds, x = x + y and y = x. Each op needs the result of the
         // previous op.
         sum.write(0, 1);
@@ -153,13 +157,13 @@ void check_recordings(Facts &facts, const Library &library, Side &side) {
         replay.end(side.ctx(), &step);
         for (int i = 0; i < 2 && step != nullptr; ++i) replay.submit(side.ctx(), step);
         facts.expect(sum.x() == 1048576,
-                     "replay: recorded ops do not see what those before them wrote");
+                     "replay: recorded ops do not see the results of earlier recorded ops");
         replay.destroy(side.ctx(), step);
         replay.destroy(side.ctx(), nullptr);
     }
     side.finish();
     facts.expect(side.bytes_held() == held,
-                 "replay: mem_info.ours does not come back after recordings");
+                 "replay: mem_info.ours does not return to the earlier value after recordings");
 }
 
 void check_times(Facts &facts, const Library &library, Side &side) {
@@ -178,25 +182,24 @@ void check_times(Facts &facts, const Library &library, Side &side) {
         Sum sum(side, 1, 2);
         for (int i = 0; i < 20; ++i)
             facts.expect(sum.call() == KEEL_OK, "timestamps: an op fails while it is timed");
-        facts.expect(sum.x() == 41, "timestamps: a timed op gives something else");
+        facts.expect(sum.x() == 41, "timestamps: an op gives another result while ops are timed");
         facts.expect(times.read(side.ctx(), number, begin, end, 7, &n) == KEEL_OK && n <= 7,
-                     "timestamps: read gives more than there is room for");
+                     "timestamps: read fails, or returns more times than there is room for");
         uint32_t more = 0;
         facts.expect(times.read(side.ctx(), number + n, begin + n, end + n, room - n, &more) ==
                          KEEL_OK,
                      "timestamps: read fails");
         n += more;
-        facts.expect(n == 20, fmt::format("timestamps: {} of 20 ops that are done have a time", n));
+        facts.expect(n == 20, fmt::format("timestamps: {} of 20 finished ops have a time", n));
         for (uint32_t i = 0; i < n; ++i) {
             facts.expect(number[i] == i + 1, "timestamps: ops are not numbered from 1 in order");
             facts.expect(begin[i] <= end[i], "timestamps: an op ends before it begins");
             facts.expect(i == 0 || begin[i] >= begin[i - 1],
-                         "timestamps: an op begins before the one before it");
+                         "timestamps: an op begins before the previous op begins");
         }
         uint64_t now = 0;
         if (times.now != nullptr && times.now(side.ctx(), &now) == KEEL_OK && n > 0)
-            facts.expect(now >= end[n - 1],
-                         "timestamps: the clock stands before the end of what is done");
+            facts.expect(now >= end[n - 1], "timestamps: now() is before the end of a finished op");
         keel_replay replay;
         if (adopt_extension(facts, library, KEEL_EXT_REPLAY, KEEL_PREFIX(keel_replay, destroy),
                             replay) &&
@@ -207,9 +210,9 @@ void check_times(Facts &facts, const Library &library, Side &side) {
     }
     Sum sum(side, 1, 2);
     facts.expect(sum.call() == KEEL_OK && sum.x() == 3,
-                 "timestamps: ops fail once they are timed no longer");
+                 "timestamps: an op fails or gives another result after timing was disabled");
     facts.expect(times.read(side.ctx(), number, begin, end, room, &n) == KEEL_OK && n == 0,
-                 "timestamps: there are times of ops that were not to be timed");
+                 "timestamps: an op has a time although timing was disabled");
 }
 
 void check_later_reads(Facts &facts, const Library &library, Side &side) {
@@ -218,8 +221,7 @@ void check_later_reads(Facts &facts, const Library &library, Side &side) {
                                        KEEL_PREFIX(keel_stream_counts_table, read), counts);
     keel_stream_counts before = {KEEL_HEADER(keel_stream_counts)}, after = before;
     if (tells)
-        facts.expect(counts.read(side.ctx(), &before) == KEEL_OK,
-                     "stream counts: they cannot be read");
+        facts.expect(counts.read(side.ctx(), &before) == KEEL_OK, "stream counts: read fails");
     keel_read_later later;
     if (!adopt_extension(facts, library, KEEL_EXT_READ_LATER, KEEL_PREFIX(keel_read_later, finish),
                          later) ||
@@ -236,12 +238,12 @@ void check_later_reads(Facts &facts, const Library &library, Side &side) {
         const keel_status first = start(number[0]);
         if (later.serves != nullptr && later.serves(side.ctx()) == 0) {
             facts.expect(first == KEEL_E_UNSUPPORTED && number[0] == 0,
-                         "read later: start where it is not served is not UNSUPPORTED");
+                         "read later: start must return UNSUPPORTED if serves returns 0");
             return;
         }
         facts.expect(first == KEEL_OK && later.finish(side.ctx(), number[0], &value) == KEEL_OK &&
                          value == 1,
-                     "read later: the first start fails, or its bytes are others");
+                     "read later: the first read fails, or returns wrong bytes");
         // Each read must see the work that was queued before it. It must not see work that was
         // queued after it. This is tested with and without a flush in between.
         sum.call();
@@ -251,35 +253,38 @@ void check_later_reads(Facts &facts, const Library &library, Side &side) {
         facts.expect(start(number[1], 4 * (Sum::n - 16), 64) == KEEL_OK,
                      "read later: a second start fails");
         sum.call();
-        facts.expect(later.finish(side.ctx(), number[1], row) == KEEL_OK && row[0] == 5 &&
-                         row[15] == 5,
-                     "read later: finish out of order, or a later command is seen");
+        facts.expect(
+            later.finish(side.ctx(), number[1], row) == KEEL_OK && row[0] == 5 && row[15] == 5,
+            "read later: finishing the second read first fails, or the read sees a later command");
         facts.expect(later.finish(side.ctx(), number[0], &value) == KEEL_OK && value == 3,
-                     "read later: the bytes are not those of their place in the stream");
+                     "read later: a read returns bytes of another place in the stream");
         facts.expect(later.finish(side.ctx(), number[0], &value) == KEEL_E_INVALID_ARG,
-                     "read later: a read that was finished is not INVALID_ARG");
+                     "read later: finish of a finished read must return INVALID_ARG");
         facts.expect(later.finish(side.ctx(), 0, &value) == KEEL_E_INVALID_ARG,
-                     "read later: number 0 is not INVALID_ARG");
+                     "read later: finish of read 0 must return INVALID_ARG");
         facts.expect(sum.x() == 7, "read later: a command after a read is lost");
         // These ranges are invalid.
         facts.expect(start(number[0], 0, 0) == KEEL_E_INVALID_ARG && number[0] == 0,
-                     "read later: 0 bytes are not INVALID_ARG");
+                     "read later: start with 0 bytes must return INVALID_ARG");
         facts.expect(start(number[0], 0, KEEL_READ_LATER_BYTES + 1) == KEEL_E_INVALID_ARG,
-                     "read later: too many bytes are not INVALID_ARG");
-        facts.expect(start(number[0], 4 * Sum::n - 2, 4) == KEEL_E_INVALID_ARG &&
-                         start(number[0], UINT64_MAX - 1, 4) == KEEL_E_INVALID_ARG,
-                     "read later: bytes beyond the buffer are not INVALID_ARG");
+                     "read later: start with too many bytes must return INVALID_ARG");
+        facts.expect(
+            start(number[0], 4 * Sum::n - 2, 4) == KEEL_E_INVALID_ARG &&
+                start(number[0], UINT64_MAX - 1, 4) == KEEL_E_INVALID_ARG,
+            "read later: start with bytes after the end of the buffer must return INVALID_ARG");
         // Starts the largest allowed number of reads. Then discards them and starts new reads,
         // while the first reads are still pending.
         for (int round = 0; round < 3; ++round) {
             for (uint32_t i = 0; i < KEEL_READ_LATER_MOST; ++i) {
                 sum.call();
-                facts.expect(start(number[i]) == KEEL_OK,
-                             "read later: fewer at once than there may be");
+                facts.expect(
+                    start(number[i]) == KEEL_OK,
+                    "read later: start fails before KEEL_READ_LATER_MOST reads are in use");
             }
             facts.expect(start(number[KEEL_READ_LATER_MOST]) == KEEL_E_UNSUPPORTED &&
                              number[KEEL_READ_LATER_MOST] == 0,
-                         "read later: more at once than there may be are not UNSUPPORTED");
+                         "read later: start must return UNSUPPORTED if KEEL_READ_LATER_MOST reads "
+                         "are in use");
             const float least = 7 + 2 * static_cast<float>(round * KEEL_READ_LATER_MOST);
             for (uint32_t i = 0; i < KEEL_READ_LATER_MOST; ++i) {
                 const bool wanted = i % 2 == 0 || round == 1;
@@ -288,7 +293,7 @@ void check_later_reads(Facts &facts, const Library &library, Side &side) {
                              "read later: finish fails");
                 if (wanted)
                     facts.expect(value == least + 2 * static_cast<float>(i + 1),
-                                 "read later: another read's bytes");
+                                 "read later: a read returns the bytes of another read");
             }
         }
         keel_replay replay;
@@ -296,7 +301,7 @@ void check_later_reads(Facts &facts, const Library &library, Side &side) {
                             replay) &&
             replay.begin(side.ctx()) == KEEL_OK) {
             facts.expect(start(number[0]) == KEEL_E_INVALID_ARG,
-                         "read later: it is recorded, or runs at once");
+                         "read later: start during a recording must return INVALID_ARG");
             replay.end(side.ctx(), nullptr);
         }
         // This read is never finished.
@@ -304,11 +309,11 @@ void check_later_reads(Facts &facts, const Library &library, Side &side) {
     }
     side.finish();
     const uint64_t kept = side.bytes_held();
-    facts.expect(kept == held, "read later: mem_info.ours does not come back");
+    facts.expect(kept == held, "read later: mem_info.ours does not return to the earlier value");
     if (!tells) return;
     facts.expect(counts.read(side.ctx(), &after) == KEEL_OK && after.submits >= before.submits &&
                      after.waits >= before.waits,
-                 "stream counts: they fall");
+                 "stream counts: read fails, or a count has become smaller");
 }
 
 } // namespace keel::conformance

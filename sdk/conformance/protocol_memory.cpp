@@ -57,19 +57,19 @@ void check_buffers(Facts &facts, Side &side) {
     const uint64_t held = side.bytes_held();
     keel_buffer *buffer = nullptr;
     facts.expect(create(side, 64, 0x7777, nullptr, &buffer) == KEEL_E_UNSUPPORTED,
-                 "an unknown buffer kind is not UNSUPPORTED");
+                 "buffer_create must return UNSUPPORTED for an unknown buffer kind");
     facts.expect(create(side, uint64_t{1} << 62, KEEL_BUFFER_DEVICE, nullptr, &buffer) != KEEL_OK,
-                 "a buffer of 2^62 bytes is made");
+                 "buffer_create accepts a buffer of 2^62 bytes");
     facts.expect(create(side, UINT64_MAX, KEEL_BUFFER_DEVICE, nullptr, &buffer) != KEEL_OK,
-                 "a buffer of 2^64-1 bytes is made");
-    facts.expect(side.bytes_held() == held, "mem_info.ours changed though no buffer was made");
+                 "buffer_create accepts a buffer of 2^64-1 bytes");
+    facts.expect(side.bytes_held() == held, "mem_info.ours changed although no buffer was created");
     t.buffer_destroy(side.ctx(), nullptr);
     if (t.weight_destroy != nullptr) t.weight_destroy(side.ctx(), nullptr);
     if (t.plan_destroy != nullptr) t.plan_destroy(side.ctx(), nullptr);
 
     for (const uint64_t size : {1, 63, 4096, 100003}) {
         facts.expect(create(side, size, KEEL_BUFFER_DEVICE, nullptr, &buffer) == KEEL_OK,
-                     fmt::format("no buffer of {} bytes", size));
+                     fmt::format("buffer_create fails for a buffer of {} bytes", size));
         std::vector<uint8_t> data(size), back(size);
         for (size_t i = 0; i < size; ++i) data[i] = static_cast<uint8_t>(i * 7 + 1);
         std::vector<uint8_t> source = data;
@@ -79,18 +79,19 @@ void check_buffers(Facts &facts, Side &side) {
         t.buffer_write(side.ctx(), buffer, size / 2, data.data(), size / 3);
         std::memcpy(data.data() + size / 2, std::vector<uint8_t>(data).data(), size / 3);
         const keel_status status = t.buffer_read(side.ctx(), buffer, 0, back.data(), size);
-        facts.expect(status == KEEL_OK && back == data,
-                     fmt::format("a buffer of {} bytes does not read back what was written", size));
+        facts.expect(
+            status == KEEL_OK && back == data,
+            fmt::format("a buffer of {} bytes does not return the bytes that were written", size));
         facts.expect(t.buffer_read(side.ctx(), buffer, size / 2, back.data(), size - size / 2) ==
                              KEEL_OK &&
                          std::memcmp(back.data(), data.data() + size / 2, size - size / 2) == 0,
-                     "reading from the middle of a buffer gives something else");
+                     "a read from the middle of a buffer returns wrong bytes");
         facts.expect(t.buffer_write(side.ctx(), buffer, size, nullptr, 0) == KEEL_OK,
-                     "writing 0 bytes at the end fails");
+                     "a write of 0 bytes at the end of a buffer fails");
         side.destroy(buffer);
     }
     facts.expect(side.bytes_held() == held,
-                 "mem_info.ours does not come back after buffers are destroyed");
+                 "mem_info.ours does not return to the earlier value after buffers are destroyed");
 }
 
 void check_mapped(Facts &facts, Side &side) {
@@ -104,12 +105,12 @@ void check_mapped(Facts &facts, Side &side) {
         facts.expect(reinterpret_cast<uintptr_t>(at) % 64 == 0,
                      "a mapped buffer is not aligned to 64 bytes");
         t.buffer_map(side.ctx(), buffer, &again);
-        facts.expect(at == again, "a buffer maps to another address the second time");
+        facts.expect(at == again, "a second map of a buffer returns another address");
         std::memset(at, 0x5A, 5000);
         std::vector<uint8_t> back(5000);
         t.buffer_read(side.ctx(), buffer, 0, back.data(), back.size());
         facts.expect(back == std::vector<uint8_t>(5000, 0x5A),
-                     "what the host wrote into a mapped buffer does not read back");
+                     "bytes that the host wrote into a mapped buffer are not read back");
         side.destroy(buffer);
     }
     alignas(4096) static thread_local uint8_t memory[8192];
@@ -137,7 +138,7 @@ void check_mapped(Facts &facts, Side &side) {
                 back == data;
             facts.expect(works, fmt::format("a committed range at {} does not hold data", offset));
             facts.expect(t.buffer_commit(side.ctx(), buffer, offset, part, 0) == KEEL_OK,
-                         "giving back a range fails");
+                         "releasing a committed range fails");
             facts.expect(t.buffer_commit(side.ctx(), buffer, offset, part, 1) == KEEL_OK,
                          "a range cannot be committed again");
         }
@@ -150,20 +151,20 @@ void check_stream(Facts &facts, Side &side) {
     uint64_t first = 0, second = 0;
     facts.expect(t.flush(side.ctx(), &first) == KEEL_OK && t.flush(side.ctx(), &second) == KEEL_OK,
                  "flush fails");
-    facts.expect(second > first, "tickets do not rise");
+    facts.expect(second > first, "flush must return rising tickets");
     facts.expect(t.wait(side.ctx(), second + 1000) == KEEL_E_INVALID_ARG,
-                 "waiting for a ticket never given is not INVALID_ARG");
+                 "wait must return INVALID_ARG for a ticket that flush did not return");
     facts.expect(t.wait(side.ctx(), second) == KEEL_OK && t.wait(side.ctx(), first) == KEEL_OK,
-                 "waiting for a given ticket fails");
+                 "wait fails for a ticket that flush returned");
     facts.expect(t.poll == nullptr || t.poll(side.ctx(), second) == KEEL_OK,
-                 "poll of a ticket that was waited for is not OK");
+                 "poll must return OK for a ticket after wait");
     if (t.op_plan != nullptr) {
         keel_op_args args = {};
         args.h = KEEL_HEADER(keel_op_args);
         keel_plan *plan = nullptr;
         for (const keel_op op : {0U, uint32_t{last_op} + 1000U, 0x10001U}) {
             facts.expect(t.op_plan(side.ctx(), op, &args, &plan) == KEEL_E_UNSUPPORTED,
-                         fmt::format("planning op {} is not UNSUPPORTED", op));
+                         fmt::format("op_plan must return UNSUPPORTED for op {}", op));
         }
     }
     if (t.add == nullptr || t.scale == nullptr) return;

@@ -11,13 +11,12 @@ void check_slots(Facts &facts, const keel_backend &t) {
                      t.buffer_destroy != nullptr && t.buffer_write != nullptr &&
                      t.buffer_read != nullptr && t.flush != nullptr && t.wait != nullptr,
                  "a required slot is NULL");
-    facts.expect(
-        (t.weight_prepare == nullptr) == (t.weight_destroy == nullptr) &&
-            (t.weight_prepare == nullptr) == (t.weight_info == nullptr),
-        "of weight_prepare, weight_destroy and weight_info some are NULL and some are not");
+    facts.expect((t.weight_prepare == nullptr) == (t.weight_destroy == nullptr) &&
+                     (t.weight_prepare == nullptr) == (t.weight_info == nullptr),
+                 "weight_prepare, weight_destroy and weight_info must be all NULL or all set");
     facts.expect((t.op_plan == nullptr) == (t.plan_destroy == nullptr) &&
                      (t.op_plan == nullptr) == (t.plan_info == nullptr),
-                 "of op_plan, plan_destroy and plan_info some are NULL and some are not");
+                 "op_plan, plan_destroy and plan_info must be all NULL or all set");
 }
 
 void check_plugin(Facts &facts, const keel_plugin &plugin) {
@@ -77,7 +76,7 @@ void check_out_structs(Facts &facts, Side &side) {
     facts.expect(std::memchr(info.description, 0, sizeof(info.description)) != nullptr,
                  "ctx_info.description has no NUL at its end");
     facts.expect((info.kv_block_slots & (info.kv_block_slots - 1)) == 0,
-                 "ctx_info.kv_block_slots is no power of two");
+                 "ctx_info.kv_block_slots is not a power of two");
 }
 
 keel_status try_host(Facts &facts, const Library &library, const Params &params,
@@ -140,7 +139,7 @@ void check_hosts(Facts &facts, const Library &library, const Params &params) {
     facts.expect(try_host(facts, library, params, &newer.host, "another major") != KEEL_OK,
                  "a host of another major is accepted");
     facts.expect(host.live_allocations() == 0,
-                 "memory of the host's was not given back by contexts that are gone");
+                 "destroyed contexts did not free all memory of the host");
 }
 
 void check_devices(Facts &facts, const Library &library, const Params &params, Side &side) {
@@ -150,12 +149,12 @@ void check_devices(Facts &facts, const Library &library, const Params &params, S
     keel_device_info info = {};
     info.h = KEEL_HEADER(keel_device_info);
     facts.expect(t.device_info(side.host().table(), n, &info) != KEEL_OK,
-                 "device_info of a device that is not there says OK");
+                 "device_info returns OK for a device that does not exist");
     const test::ParamValues values(library.plugin(), params);
     keel_ctx_desc desc = {KEEL_HEADER(keel_ctx_desc), n, values.size(), values.data()};
     keel_ctx *ctx = nullptr;
     facts.expect(t.ctx_create(side.host().table(), &desc, &ctx) != KEEL_OK,
-                 "ctx_create of a device that is not there says OK");
+                 "ctx_create returns OK for a device that does not exist");
 }
 
 namespace {
@@ -209,7 +208,7 @@ void check_descriptions(Facts &facts, const Library &library, const Params &para
     keel_buffer *nothing = nullptr;
     facts.expect(t.buffer_create(side.ctx(), static_cast<const keel_buffer_desc *>(import),
                                  &nothing) != KEEL_OK,
-                 "an import by an older peer, that names no memory, is accepted");
+                 "an import from an older host that gives no memory is accepted");
     if (t.weight_prepare == nullptr) return;
     const std::vector<float> rows(4 * 32, 1.0F);
     keel_weight_source source = {};

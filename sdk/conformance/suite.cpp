@@ -133,7 +133,7 @@ void Suite::check_refused(Case &&c) {
     const keel_status status = c.call(stage);
     subject_.finish();
     if (status != KEEL_E_UNSUPPORTED && status != KEEL_E_INVALID_ARG)
-        fail(fmt::format("{}: must be refused, gives status {}", c.name, status));
+        fail(fmt::format("{}: expected a refusal, found status {}", c.name, status));
     check_untouched(c, stage, "must be refused, and yet written to a tensor");
 }
 
@@ -152,7 +152,7 @@ void Suite::check_in(const Case &c, Manner manner) {
         ++report_.refused;
         for (size_t i = 0; i < c.scene.tensors.size(); ++i) {
             if (mine.read(static_cast<int>(i)) != c.scene.tensors[i].image)
-                fail(c.name + ": refused, and yet written to a tensor");
+                fail(c.name + ": refused, but a tensor was written");
         }
         if (options_.complete && !c.may_refuse) fail(c.name + ": refused: " + subject_.error());
         return;

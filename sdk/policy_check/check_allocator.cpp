@@ -136,15 +136,15 @@ std::vector<int32_t> AllocatorChecker::ask(State &state, const AllocatorCase &of
         layers_equal = layers_equal && budgets[i] == budgets[i % model_.kv_heads];
     }
     const int64_t all = of.budget * static_cast<int64_t>(rows());
-    expect(sum <= all, of.name + ": shares out " + std::to_string(sum) + " slots, the budget has " +
-                           std::to_string(all));
+    expect(sum <= all, of.name + ": shares out " + std::to_string(sum) +
+                           " slots, but the budget has " + std::to_string(all));
     expect(least >= of.protected_slots, of.name + ": a head gets " + std::to_string(least) +
-                                            " slots, " + std::to_string(of.protected_slots) +
+                                            " slots, but " + std::to_string(of.protected_slots) +
                                             " are protected");
     expect(equal || (needs_.flags & KEEL_ALLOCATOR_RAGGED) != 0,
-           of.name + ": heads of a layer differ, RAGGED is not set");
+           of.name + ": heads of a layer get different budgets, but the flag RAGGED is not set");
     expect(layers_equal || (needs_.flags & (KEEL_ALLOCATOR_BY_LAYER | KEEL_ALLOCATOR_RAGGED)) != 0,
-           of.name + ": layers differ, BY_LAYER is not set");
+           of.name + ": layers get different budgets, but the flag BY_LAYER is not set");
     return {budgets.data(), budgets.data() + rows()};
 }
 
@@ -154,12 +154,13 @@ void AllocatorChecker::check_case(const AllocatorCase &of) {
     const uint32_t own = sizeof(keel_allocator_input);
     const auto budgets = ask(*one, of, std::numeric_limits<float>::quiet_NaN(), own);
     expect(ask(*two, of, 1e30f, own) == budgets,
-           of.name + ": another state disagrees, or slots beyond the lengths count");
+           of.name + ": a second state gives other budgets, or slots after the end of a head "
+                     "change the budgets");
     expect(ask(*one, of, 0.0f, own + 40) == budgets,
-           of.name + ": asked again, by a newer host, it answers otherwise");
+           of.name + ": a second call, with the input of a newer host, gives other budgets");
     if (needs_.needs == 0)
         expect(ask(*two, of, 0.0f, KEEL_PREFIX(keel_allocator_input, lengths)) == budgets,
-               of.name + ": an older host gets another answer");
+               of.name + ": the input of an older host gives other budgets");
 }
 
 void AllocatorChecker::run() {
@@ -172,7 +173,7 @@ void AllocatorChecker::run() {
            "flags has bits that allocator.h does not know");
     expect((needs_.flags & KEEL_ALLOCATOR_COMPARES) == 0 ||
                (needs_.needs & KEEL_ALLOCATOR_NEED_SCORES) != 0,
-           "COMPARES without scores");
+           "the flag COMPARES needs KEEL_ALLOCATOR_NEED_SCORES, which is not set");
     for (const uint32_t size :
          {KEEL_PREFIX(keel_geometry, context), static_cast<uint32_t>(sizeof(keel_geometry) + 40)}) {
         OtherAge<keel_geometry> geometry(geometry_.c, size);
@@ -183,7 +184,7 @@ void AllocatorChecker::run() {
                                          sizeof(keel_allocator_needs) + 40);
     const StatePtr other = make(*newer.get(), &geometry_.c);
     expect(newer.intact() && (!other || newer.get()->needs == needs_.needs),
-           "needs differ with the host's age");
+           "the needs are different for an older or newer host");
     for (const AllocatorCase &of : cases()) check_case(of);
     table_.destroy(nullptr);
 }

@@ -226,31 +226,35 @@ void PolicyChecker::check_needs() {
     expect((needs_.needs & ~all_needs) == 0, "needs has bits that policy.h does not know");
     expect((needs_.flags & ~all_flags) == 0, "flags has bits that policy.h does not know");
     expect(needs_.granularity >= KEEL_KEEP_TOKEN && needs_.granularity <= KEEL_KEEP_HEAD_RAGGED,
-           "granularity is none of 1 to 4");
+           "granularity is not in 1 to 4");
     expect(needs_.output == KEEL_OUTPUT_SCORES || needs_.output == KEEL_OUTPUT_KEEP,
            "output is neither scores nor keep-lists");
     const auto wants = [&](uint64_t bit) { return (needs_.needs & bit) != 0; };
     const int sources =
         wants(KEEL_NEED_WINDOW_SCORES) + wants(KEEL_NEED_RUNNING_SCORES) + wants(KEEL_NEED_REPLAY);
-    expect(sources <= 1, "scores can come from one of window, running sums and replay only");
-    expect(!wants(KEEL_NEED_WINDOW_SCORES) || needs_.window > 0, "WINDOW_SCORES without a window");
+    expect(sources <= 1,
+           "WINDOW_SCORES, RUNNING_SCORES and REPLAY exclude each other; need only one");
+    expect(!wants(KEEL_NEED_WINDOW_SCORES) || needs_.window > 0,
+           "WINDOW_SCORES needs a window above 0");
     expect(sources == 0 || (needs_.reduce_queries >= KEEL_REDUCE_SUM &&
                             needs_.reduce_queries <= KEEL_REDUCE_MAX),
            "scores need reduce_queries sum, mean or max");
     expect(sources == 0 || needs_.reduce_group <= KEEL_REDUCE_MAX,
            "reduce_group is none of keel_reduce_e");
-    expect(!wants(KEEL_NEED_CHUNK_SCORES) || needs_.chunk > 0, "CHUNK_SCORES without a chunk");
-    expect(!wants(KEEL_NEED_REPLAY) || needs_.replay_chunk > 0, "REPLAY without replay_chunk");
+    expect(!wants(KEEL_NEED_CHUNK_SCORES) || needs_.chunk > 0,
+           "CHUNK_SCORES needs a chunk above 0");
+    expect(!wants(KEEL_NEED_REPLAY) || needs_.replay_chunk > 0,
+           "REPLAY needs a replay_chunk above 0");
     expect((needs_.flags & KEEL_POLICY_KVPRESS_WORDS) == 0 || wants(KEEL_NEED_REPLAY),
-           "KVPRESS_WORDS without REPLAY");
+           "KVPRESS_WORDS needs REPLAY");
     expect(!wants(KEEL_NEED_UNROTATED) || wants(KEEL_NEED_KEY_PROJECT | KEEL_NEED_KEYS),
-           "UNROTATED without KEY_PROJECT or KEYS");
+           "UNROTATED needs KEY_PROJECT or KEYS");
     expect((needs_.flags & KEEL_POLICY_PREFILL_ONLY) == 0 ||
                (needs_.flags & KEEL_POLICY_BLOCKWISE) == 0,
            "PREFILL_ONLY and BLOCKWISE exclude each other");
     if (!wants(KEEL_NEED_KEY_PROJECT)) return;
     expect(needs_.projection_cols > 0 && needs_.projection != nullptr,
-           "KEY_PROJECT without a projection");
+           "KEY_PROJECT needs a projection");
     if (needs_.projection == nullptr) return;
     bool finite = true;
     for (size_t i = 0; i < size_t{model_.head_dim} * needs_.projection_cols; ++i)
@@ -359,18 +363,19 @@ void PolicyChecker::check_case(const PolicyCase &of) {
     const StatePtr one = make(), two = make();
     if (!one || !two) return;
     const Answer answer = ask(*one, of);
-    expect(ask(*two, of) == answer, of.name + ": two states of the same seed disagree");
+    expect(ask(*two, of) == answer,
+           of.name + ": two states with the same seed give different answers");
     if ((needs_.flags & KEEL_POLICY_SEEDED) == 0) {
         keel_policy_needs needs = {KEEL_HEADER(keel_policy_needs)};
         const StatePtr other = make(host_, needs, &geometry_.c, seed_ + 1);
         if (other)
             expect(ask(*other, of) == answer,
-                   of.name + ": another seed changes the answer, SEEDED is not set");
+                   of.name + ": another seed changes the answer, but the flag SEEDED is not set");
     }
     const StatePtr three = make();
     if (three)
         expect(ask(*three, of, 1e30f) == answer,
-               of.name + ": slots beyond a head's length change the answer");
+               of.name + ": slots after the end of a head change the answer");
 }
 
 // Checks reset, fork, save and load. For this, it compares the decisions that the policy makes
@@ -391,11 +396,12 @@ void PolicyChecker::check_states(const PolicyCase &of) {
         if (passed(report_, table_.fork(state->state, &copy), at("fork"))) {
             State other(table_, copy);
             const Answer of_copy = ask(other, later);
-            expect(of_copy == ask(*state, later), "a fork and its parent disagree");
+            expect(of_copy == ask(*state, later),
+                   "a fork and the original state give different answers");
         }
     }
     if (table_.save != nullptr) {
-        expect(table_.load != nullptr, "save without load");
+        expect(table_.load != nullptr, "the table has save, but not load");
         uint64_t size = 0;
         if (table_.load != nullptr &&
             passed(report_, table_.save(state->state, nullptr, &size), at("save")) &&
@@ -406,9 +412,10 @@ void PolicyChecker::check_states(const PolicyCase &of) {
             if (passed(report_, table_.save(state->state, bytes.data(), &written), at("save")) &&
                 other &&
                 passed(report_, table_.load(other->state, bytes.data(), written), at("load"))) {
-                expect(bytes.intact() && written <= size, "save wrote more than it said");
+                expect(bytes.intact() && written <= size,
+                       "save wrote more bytes than the size that save reported");
                 expect(ask(*other, later) == ask(*state, later),
-                       "a loaded state and the saved one disagree");
+                       "a loaded state and the saved state give different answers");
             }
             // The saved bytes belong to another plugin. The policy may refuse or load the bytes,
             // but it must not crash.
@@ -422,7 +429,7 @@ void PolicyChecker::check_states(const PolicyCase &of) {
         passed(report_, table_.truncate(state->state, 3), at("truncate"));
     if (table_.reset != nullptr && passed(report_, table_.reset(state->state), at("reset")))
         expect(ask(*state, of) == first && first == fresh_answer(),
-               "a state that was reset and a new one disagree");
+               "a state after reset and a new state give different answers");
     table_.destroy(nullptr);
 }
 
@@ -450,8 +457,9 @@ void PolicyChecker::check_ages(const PolicyCase &of) {
             const Answer old = ask(*state, of, &inputs.in, report_, false);
             const bool stays = std::any_of(answer.stay.begin(), answer.stay.end(),
                                            [](uint8_t s) { return s != 0; });
-            expect(old.status != KEEL_OK || (!stays && old.scores == answer.scores),
-                   "a host that knows no `stay` is neither refused nor answered the same");
+            expect(
+                old.status != KEEL_OK || (!stays && old.scores == answer.scores),
+                "expected a host without the array stay to be refused or to get the same answer");
         }
     }
     for (const uint32_t size : {KEEL_PREFIX(keel_policy_needs, projection),
@@ -460,7 +468,7 @@ void PolicyChecker::check_ages(const PolicyCase &of) {
         const StatePtr state = make(host_, *needs.get(), &geometry_.c);
         expect(needs.intact(), "create wrote beyond the host's keel_policy_needs");
         expect(!state || (needs.get()->needs == needs_.needs && needs.get()->h.struct_size == size),
-               "needs differ with the host's age");
+               "the needs are different for an older or newer host");
     }
     for (const uint32_t size :
          {KEEL_PREFIX(keel_geometry, context), static_cast<uint32_t>(sizeof(keel_geometry) + 40)}) {
@@ -510,9 +518,8 @@ void PolicyChecker::check_threads(const PolicyCase &of) {
     std::thread one(work, 0), two(work, 1);
     one.join();
     two.join();
-    expect(
-        same[0] && same[1],
-        "two states used at once answer otherwise than alone, or depend on the number of workers");
+    expect(same[0] && same[1], "two states in parallel give other answers than one state alone, or "
+                               "the answers depend on the number of workers");
 }
 
 void PolicyChecker::run() {
@@ -526,10 +533,11 @@ void PolicyChecker::run() {
          std::equal(needs_.projection,
                     needs_.projection + size_t{model_.head_dim} * needs_.projection_cols,
                     again.projection));
-    expect(second != nullptr && same_projection, "the projection differs with the same seed");
+    expect(second != nullptr && same_projection,
+           "two states with the same seed have different projections");
     again.projection = needs_.projection;
     expect(std::memcmp(&again, &needs_, sizeof needs_) == 0,
-           "needs differ with the same parameters and seed");
+           "two states with the same parameters and seed have different needs");
     const size_t before = report_.failures.size();
     check_needs();
     if (report_.failures.size() != before) return;

@@ -123,7 +123,8 @@ TEST_CASE("a library that needs an unknown symbol is refused at load, not at the
 }
 
 TEST_CASE("a library without the entry symbol is refused") {
-    check_refusal("no_entry", "exports no keel_plugin_query_v0", "build it with keel_add_plugin()");
+    check_refusal("no_entry", "exports no keel_plugin_query_v0",
+                  "build the plugin with keel_add_plugin()");
 }
 
 TEST_CASE("an entry symbol of another major version is reported") {
@@ -137,14 +138,14 @@ TEST_CASE("a plugin that returns NULL is reported as refusing the host") {
 }
 
 TEST_CASE("a descriptor or table of another major version is refused") {
-    check_refusal("wrong_major", "its descriptor has ABI 7.3, this Keel has ABI 0.1",
+    check_refusal("wrong_major", "the descriptor has ABI 7.3, this Keel has ABI 0.1",
                   "use a build of the plugin");
     check_refusal("table_major", "its policy table has ABI 2.0, this Keel has ABI 0.1",
                   "build the plugin with the headers");
 }
 
 TEST_CASE("a descriptor or table that does not cover the required prefix is refused") {
-    check_refusal("small_descriptor", "its descriptor is too small", "report it to its author");
+    check_refusal("small_descriptor", "the descriptor is too small", "report it to its author");
     check_refusal("small_table", "its policy table is too small: 24 bytes, 32 are required",
                   "report it to its author");
     check_refusal("half_slot", "not a multiple of a pointer's", "report it to its author");
@@ -152,7 +153,7 @@ TEST_CASE("a descriptor or table that does not cover the required prefix is refu
 
 TEST_CASE("missing tables and missing required functions are reported") {
     check_refusal("null_table", "has no policy table", "report it to its author");
-    check_refusal("null_slots", "required slots of its policy table are NULL: create, decide",
+    check_refusal("null_slots", "required slots of the policy table are NULL: create, decide",
                   "report it to its author");
 }
 
@@ -170,8 +171,9 @@ TEST_CASE("the error for a plugin that needs a newer host names the needed versi
 
 TEST_CASE("a plugin that was found by name must have this name as its id") {
     const std::string text = refusal("other_id");
-    CHECK(text.find("calls itself 'somebody_else'; rename the file to somebody_else.so") !=
-          std::string::npos);
+    CHECK(
+        text.find("the id in the plugin is 'somebody_else'; rename the file to somebody_else.so") !=
+        std::string::npos);
     PluginRegistry registry({folder});
     CHECK(registry.get((folder / "other_id.so").string(), line).id() == "somebody_else");
     const std::string bad = refusal("bad_id");

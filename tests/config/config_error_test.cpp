@@ -120,10 +120,10 @@ TEST_CASE("errors in a hybrid section say what is wrong") {
          "tokens; found none"},
         {"switch: {on: pressure, after_tokens: 5, to: b}",
          "f.yaml:2:85: expected tokens in 'hybrid.switch.on', because 'hybrid.switch.after_tokens' "
-         "is set; found a list without it; add it to the list"},
+         "is set; found other triggers; add tokens to the list"},
         {"switch: {on: command, available_mib: 5}",
          "f.yaml:2:85: expected pressure in 'hybrid.switch.on', because "
-         "'hybrid.switch.available_mib' is set; found a list without it; add it to the list"},
+         "'hybrid.switch.available_mib' is set; found other triggers; add pressure to the list"},
         {"switch: {on: tokens, after_tokens: 5, to: a}",
          "f.yaml:2:90: 'hybrid.switch.to': a already runs decode; name another backend, or "
          "remove 'hybrid.switch'"},

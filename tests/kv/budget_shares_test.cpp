@@ -181,8 +181,8 @@ TEST_CASE("Heads that share a keep-list, or keep equally many slots, get equal s
     constexpr uint32_t by_layer = KEEL_ALLOCATOR_BY_LAYER;
     CHECK_THAT(
         refusal(KEEL_KEEP_LAYER, {10, 20, 25, 25}, by_layer),
-        Contains("budget allocator sharer gave layer 0, head 1 a budget of 20 slots and the head "
-                 "before it 10 slots; policy scripted needs the same number for both heads"));
+        Contains("budget allocator sharer gave layer 0, head 1 a budget of 20 slots, but the "
+                 "previous head 10 slots; policy scripted needs the same budget for both heads"));
     CHECK(share(KEEL_KEEP_LAYER, {10, 10, 30, 30}, by_layer) == Slots{10, 10, 30, 30});
     CHECK_THAT(refusal(KEEL_KEEP_TOKEN, {10, 10, 30, 30}, 0), Contains("layer 1, head 0"));
     // The allocator did not declare that the heads of a layer may differ.

@@ -244,7 +244,7 @@ TEST_CASE("A prompt that does not fit before a one-shot policy acts is refused")
     std::string why;
     CHECK(run.manager->can_take(256, true, &why));
     CHECK_FALSE(run.manager->can_take(257, true, &why));
-    CHECK_THAT(why, Contains("acts between chunks") && Contains("model.context"));
+    CHECK_THAT(why, Contains("evicts between the chunks") && Contains("model.context"));
 }
 
 TEST_CASE(

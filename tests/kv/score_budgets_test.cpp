@@ -214,8 +214,8 @@ TEST_CASE("A budget that protected slots and the policy's own slots fill is refu
     config.protect_prefix = 30;
     CHECK_THAT(
         error_text([&] { ManagerRun("reference", scores_shape(), config); }, ErrorKind::input),
-        Contains("policy.budget.tokens: a budget of 46 slots leaves policy scripted no "
-                 "choice: 30 slots are protected") &&
+        Contains("policy.budget.tokens: a budget of 46 slots leaves no slot that policy scripted "
+                 "can choose: 30 slots are protected") &&
             Contains("46 slots are taken; raise the budget to at least 47"));
     config.budget = 47;
     CHECK(ManagerRun("reference", scores_shape(), config).plan->budget().at(60).tokens == 47);

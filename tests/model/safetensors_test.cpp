@@ -195,10 +195,10 @@ TEST_CASE("tensors that share bytes are refused, but holes and empty tensors are
                R"(}, "b": {"dtype": "U8", "shape": [8], "data_offsets": )" + b + "}}";
     };
     CHECK_THAT(refusal_of_header(header("[0, 8]", "[7, 15]")),
-               Contains("tensor 'b': its data overlaps the data of tensor 'a'"));
+               Contains("tensor 'b': the data overlaps the data of tensor 'a'"));
     CHECK_THAT(refusal_of_header(header("[0, 8]", "[0, 8]")), Contains("overlaps"));
     CHECK_THAT(refusal_of_header(header("[3, 11]", "[0, 8]")),
-               Contains("tensor 'a': its data overlaps the data of tensor 'b'"));
+               Contains("tensor 'a': the data overlaps the data of tensor 'b'"));
     CHECK(parse_tensors(safetensors_bytes(header("[20, 28]", "[0, 8]"), std::string(64, 'd')))
               .tensors.size() == 2);
     const auto empty =

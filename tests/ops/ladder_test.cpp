@@ -71,7 +71,7 @@ TEST_CASE("if any op of a decoder is hidden, the tokens stay the same") {
                 check_close(p.logits(), expected_logits());
                 const std::vector<ExplainRow> rows = rows_of(p, op);
                 REQUIRE(rows.size() == 1);
-                CHECK(rows[0].reason == "it has no such op");
+                CHECK(rows[0].reason == "the backend does not have this op");
                 const bool composed = op == "qkv_prepare";
                 CHECK(rows[0].rung == (composed ? "composed" : "reference"));
                 CHECK(rows[0].kernel ==
@@ -307,9 +307,10 @@ TEST_CASE("explain counts equal ops together, and adds up the copied bytes") {
     CHECK(p.executor.crossed_bytes() - before == silu[0].crossing_bytes);
     const std::vector<const PlannedOp *> ops = p.graph.ops(StepForm::decode);
     const std::string table = explain_table("decode", explain_rows(ops));
-    CHECK_THAT(table, Contains("silu_mul") &&
-                          Contains("e.g. decode layer 0: activation: it has no such op") &&
-                          Contains("bytes that cross between devices: 1152"));
+    CHECK_THAT(table,
+               Contains("silu_mul") &&
+                   Contains("e.g. decode layer 0: activation: the backend does not have this op") &&
+                   Contains("bytes that cross between devices: 1152"));
 }
 
 TEST_CASE("an observer sees every op of the pipeline, but no op inside a composition") {

@@ -148,7 +148,7 @@ TEST_CASE("a path is relative to the folder of the file that has it") {
     CHECK(bound("", "/data/runs").empty());
     CHECK(bound("heads.json", "") == (std::filesystem::current_path() / "heads.json").string());
     CHECK(std::string(params.bind({}, {}).find("file")->s).empty());
-    CHECK(table_error(KEEL_PATH_PARAM("file", "heads.json", "")).find("no absolute path") !=
+    CHECK(table_error(KEEL_PATH_PARAM("file", "heads.json", "")).find("not an absolute path") !=
           std::string::npos);
 }
 
@@ -174,7 +174,7 @@ TEST_CASE("the words of a path parameter are not paths, and all other values are
     }
     CHECK(std::string(params.bind({}, {}).find("cache")->s) == "auto");
     row.default_utf8 = "on";
-    CHECK(table_error(row).find("no absolute path") != std::string::npos);
+    CHECK(table_error(row).find("not an absolute path") != std::string::npos);
 }
 
 TEST_CASE("the messages for ranges without an end are right") {

@@ -177,15 +177,16 @@ TEST_CASE("file reports errors of a file with their place") {
     CHECK_THAT(error_of("{\n\"budgets\": x}"), Contains("b.json:2:12: not valid JSON: "));
     CHECK_THAT(error_of("[1, 2]"), Contains("expected an object"));
     CHECK_THAT(error_of("{}"), Contains("budgets: expected a list"));
-    CHECK_THAT(error_of(R"({"budgets": [1, 2, 3]})"), Contains("3 layers, the model has 2"));
+    CHECK_THAT(error_of(R"({"budgets": [1, 2, 3]})"),
+               Contains("3 layers, but the number of layers of the model is 2"));
     CHECK_THAT(error_of(R"({"budgets": [1, [1, 2, 3]]})"),
-               Contains("budgets[1]: 3 heads, the model has 2"));
+               Contains("budgets[1]: 3 heads, but the model has 2"));
     CHECK_THAT(error_of(R"({"budgets": [1, [1, -2]]})"),
                Contains("budgets[1][1]: expected a number from 0"));
     CHECK_THAT(error_of(R"({"budgets": [1, "x"]})"), Contains("budgets[1]: expected a number"));
     CHECK_THAT(error_of(R"({"budgets": [1, [[[]], 1]]})"),
                Contains("budgets[1][0]: expected a number"));
-    CHECK_THAT(error_of(R"({"budgets": [0, 0]})"), Contains("all are 0"));
+    CHECK_THAT(error_of(R"({"budgets": [0, 0]})"), Contains("found only 0"));
     CHECK_THAT(error_of(R"({"budgets": [1, 1e400]})"), Contains("b.json"));
     CHECK_THAT(error_of(R"({"budgets": [1, 1], "units": "share"})"),
                Contains("unknown key \"units\""));

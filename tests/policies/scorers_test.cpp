@@ -99,7 +99,7 @@ TEST_CASE("compactor refuses to score as kvpress, and says why") {
     const PolicyRun run(plugin, model);
     CHECK(run.status == KEEL_E_UNSUPPORTED);
     CHECK_THAT(PolicyRun::error(),
-               Contains("kvpress fills the last piece up") && Contains("remove compat"));
+               Contains("kvpress fills up the last piece") && Contains("remove compat"));
 }
 
 TEST_CASE("Of equal scores the newest slots stay, under every policy") {
@@ -162,7 +162,7 @@ TEST_CASE("expected_attention refuses models whose layers differ in RoPE") {
     const LoadedPlugin plugin("expected_attention");
     const PolicyRun run(plugin, model);
     CHECK(run.status == KEEL_E_UNSUPPORTED);
-    CHECK_THAT(PolicyRun::error(), Contains("one RoPE for all layers"));
+    CHECK_THAT(PolicyRun::error(), Contains("the same RoPE in all layers"));
 }
 
 TEST_CASE("expected_attention without a counted query uses only value norms") {

@@ -292,7 +292,8 @@ TEST_CASE("dense attention refuses wrong arguments and names member, found and e
     CHECK_THAT(after([](DenseCall &c) { c.q.stride[0] = INT64_MAX / 4 * 4; }),
                contains("ends inside its buffer"));
     CHECK_THAT(after([](DenseCall &c) { c.q.offset = 2; }), contains("q: found offset 2"));
-    CHECK_THAT(after([](DenseCall &c) { c.out = c.q; }), contains("out: found the memory of q"));
+    CHECK_THAT(after([](DenseCall &c) { c.out = c.q; }),
+               contains("out: found the same memory as q"));
     CHECK_THAT(after([](DenseCall &c) { c.a.scale = std::nanf(""); }),
                contains("scale: found nan, expected a finite number"));
     for (const float p : {-0.1F, 1.0F, std::nanf("")}) {
@@ -327,6 +328,6 @@ TEST_CASE("a refused backward of dense attention names the gradient") {
     g.d_q = call.bench.blank({2, 3, 4, 16});
     g.d_k = g.d_v = call.bench.blank({2, 5, 2, 16});
     CHECK(dense().backward(call.bench.ctx(), &call.a, &g) == KEEL_E_INVALID_ARG);
-    CHECK_THAT(call.bench.error(), Catch::Contains("d_v: found the memory of d_k"));
+    CHECK_THAT(call.bench.error(), Catch::Contains("d_v: found the same memory as d_k"));
     CHECK(reference_plugin()->get_extension("keel.attention_dense/10") == nullptr);
 }

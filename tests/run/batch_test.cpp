@@ -210,7 +210,7 @@ TEST_CASE("sequences that cannot take a step together are refused before anythin
     CHECK(refused({a.get(), a.get()}).find("occurs twice") != std::string::npos);
     CHECK(refused({a.get(), &stranger}).find("another pipeline") != std::string::npos);
     b->reset();
-    CHECK(refused({a.get(), b.get()}).find("has no prompt yet") != std::string::npos);
+    CHECK(refused({a.get(), b.get()}).find("has not read a prompt yet") != std::string::npos);
     CHECK(error_text([&] { make(tiny({"kv.max_mib=1"}), 2); }).find("kv.max_mib") !=
           std::string::npos);
 }

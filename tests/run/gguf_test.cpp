@@ -278,8 +278,8 @@ TEST_CASE("a tokenizer that GGUF cannot describe is refused with its kind") {
                Contains("normalizer: GGUF has no key for this setting"));
     // A GGUF file of another architecture than Qwen is read without this normalizer.
     CHECK_THAT(with("\"normalizer\": null", "\"normalizer\": {\"type\": \"NFC\"}"),
-               Contains("normalizer: expected no normalizer: readers of GGUF compose characters "
-                        "(NFC) only for Qwen's"));
+               Contains("normalizer: expected no normalizer, because programs that read GGUF "
+                        "compose characters (NFC) only if the pre-tokenizer is Qwen's"));
     CHECK_THAT(with("\"type\": \"BPE\"", "\"type\": \"Unigram\""),
                Contains("expected the type BPE, found 'Unigram'"));
     CHECK_THAT(with("\"id\": 4094", "\"id\": 9999"),
@@ -336,7 +336,8 @@ TEST_CASE("a vocabulary that only a tokenizer.model has is written with its scor
     fs::remove(folder / "m/added_tokens.json");
     folder.write("m/tokenizer_config.json", R"({"bos_token": "</s>"})"); // a text begins with <s>
     CHECK_THAT(error_text([&] { write(folder / "m", folder / "n.gguf", KEEL_DTYPE_Q4_0); }),
-               Contains("tokenizer.model: bos_token, eos_token: these keys name other tokens"));
+               Contains("tokenizer.model: bos_token, eos_token: expected the tokens that "
+                        "tokenizer.model adds to a text, found other tokens"));
     fs::remove(folder / "m/tokenizer.model");
     CHECK_THAT(error_text([&] { write(folder / "m", folder / "n.gguf", KEEL_DTYPE_Q4_0); }),
                Contains("tokenizer.json: the file is missing"));

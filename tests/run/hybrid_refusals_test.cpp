@@ -18,7 +18,7 @@ TEST_CASE("policies that decide for all layers at once cannot have layers on two
     CHECK_THAT(error_text([&] {
                    Pipeline p(two({layers, "policy=kvzip", "policy.budget.tokens=64"}));
                }),
-               Contains("repeat its context"));
+               Contains("repeat the context"));
 }
 
 TEST_CASE("impossible combinations are refused by name") {

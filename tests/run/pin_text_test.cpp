@@ -38,7 +38,7 @@ TEST_CASE("a pin is the shortest run of tokens that contains a text, which must 
         Contains("more than once") && Contains("'fox'"));
     CHECK_THAT(
         error_text([&] { find_text(*tokenizer, ids, "wolf", "generation.pin"); }, ErrorKind::usage),
-        Contains("not in it"));
+        Contains("not in the prompt"));
     CHECK_THROWS_AS(find_text(*tokenizer, ids, "", "generation.pin"), Error);
 }
 

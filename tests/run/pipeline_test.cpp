@@ -112,9 +112,8 @@ TEST_CASE("memory pressure is refused if the policy cannot act on it, or if its 
           "each other") {
     const Mini mini;
     CHECK(mini.refusal("policy:\n  plugin: none\n  trigger: {on: [pressure]}\n") ==
-          "f.yaml:5:17: policy none never evicts, so it could not answer memory pressure; remove "
-          "pressure from "
-          "policy.trigger.on or choose a policy that evicts");
+          "f.yaml:5:17: policy none never evicts, so the trigger pressure has no effect; remove "
+          "pressure from policy.trigger.on, or choose a policy that evicts");
     const std::string window =
         "policy:\n  plugin: sliding_window\n  budget: {tokens: 64}\n  trigger: ";
     const auto pipeline = mini.open(

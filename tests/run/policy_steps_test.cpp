@@ -308,6 +308,6 @@ TEST_CASE("a session under an added policy is not saved as one under the pipelin
     const test::TempFolder folder;
     CHECK_THAT(
         error_text([&] { save_session(session, folder / "s.session", {}); }, ErrorKind::usage),
-        Contains("policy h2o was added to the pipeline"));
+        Contains("policy h2o was added to an open pipeline"));
     CHECK_FALSE(std::filesystem::exists(folder / "s.session"));
 }

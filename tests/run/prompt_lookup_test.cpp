@@ -177,7 +177,7 @@ TEST_CASE("guesses are refused where they could not be taken back") {
         });
     };
     CHECK(refusal(with_lookup(4, {"policy.plugin=snapkv", "policy.budget.tokens=64"}))
-              .find("guesses need a policy that keeps all tokens, and the policy is 'snapkv'") !=
+              .find("this key needs a policy that keeps all tokens, and the policy is 'snapkv'") !=
           std::string::npos);
     CHECK(refusal(with_lookup(4), 2).find("one text at a time") != std::string::npos);
     CHECK(refusal(with_lookup(33)).find("from 0 to 32") != std::string::npos);

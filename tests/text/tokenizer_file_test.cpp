@@ -165,13 +165,13 @@ TEST_CASE("a template that does not contain its text once, or has an unknown tok
     };
     CHECK(post({mark, text}, {257}) == "accepted");
     CHECK_THAT(post(Json::array({mark}), {257}),
-               Contains("post_processor.single: the template does not hold the text"));
-    CHECK_THAT(post({text, text}, {257}), Contains("sequence A once"));
+               Contains("post_processor.single: expected the place of the text"));
+    CHECK_THAT(post({text, text}, {257}), Contains("once and no other sequence"));
     CHECK_THAT(post(Json::array({Json{{"Sequence", {{"id", "B"}}}}}), {257}),
-               Contains("sequence A once"));
+               Contains("once and no other sequence"));
     CHECK_THAT(post({mark, text}, {300}), Contains("no token has the id 300"));
     CHECK_THAT(post({mark, text}, std::vector<int>(100, 257)),
-               Contains("more than 64 special tokens"));
+               Contains("at most 64 special tokens"));
     CHECK_THAT(post({{{"SpecialToken", {{"id", "<x>"}}}}, text}, {257}),
                Contains("'<x>' is missing"));
 }

@@ -300,7 +300,7 @@ void for_each_head(const keel_host *host, uint32_t n, const Fn &fn) {
     });
     if (failed) throw Failure(first.status, first.text);
     if (status != KEEL_OK)
-        throw Failure(status, "the host could not run the function on its worker threads");
+        throw Failure(status, "the host's worker threads could not run the function");
 }
 
 // Divides `total` into shares in proportion to `weights`, which are 0 or more. Share i is at least

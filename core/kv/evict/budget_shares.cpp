@@ -85,8 +85,8 @@ void BudgetShares::check_agreement() const {
             const KvPlugin<keel_allocator> &allocator = setup_.config().allocator;
             allocator.places.fail(
                 "",
-                "budget allocator {} gave layer {}, head {} a budget of {} slots and the head "
-                "before it {} slots; policy {} needs the same number for both heads",
+                "budget allocator {} gave layer {}, head {} a budget of {} slots, but the previous "
+                "head {} slots; policy {} needs the same budget for both heads",
                 allocator.name, i / kv_heads, i % kv_heads, budgets_[i], budgets_[i - 1],
                 setup_.config().policy.name);
         }

@@ -155,8 +155,8 @@ std::span<const EvictionRecord> CacheManager::evict() {
     if (setup_.keeps_all()) return {};
     if (setup_.needs(KEEL_NEED_WINDOW_SCORES) && !inputs_->has_queries(*cache_, tail_)) {
         throw_error(ErrorKind::usage,
-                    "policy {} needs the latest queries, but the cache keeps none at this time; "
-                    "let a trigger evict instead",
+                    "policy {} needs the queries of the latest tokens, but the cache has none at "
+                    "this time; let a trigger (policy.trigger.on) evict instead of this call",
                     setup_.config().policy.name);
     }
     return run({KEEL_TRIGGER_BUDGET, clock_.budget(seen_).tokens});
@@ -208,7 +208,8 @@ bool CacheManager::repeat_context() {
 void CacheManager::protect_prefix(int64_t tokens, std::string_view what) {
     if (seen_ != 0)
         throw_error(ErrorKind::internal,
-                    "a prefix can be protected only in an empty cache, found {} tokens", seen_);
+                    "a prefix can be protected only in an empty cache, found a cache of {} tokens",
+                    seen_);
     const int64_t prefix = std::max(tokens, setup_.config().protect_prefix);
     // If the policy keeps all slots, only forks of the sequence use the prefix.
     if (!setup_.keeps_all()) check_prefix(setup_.config(), setup_.budget(), prefix, what);

@@ -21,18 +21,17 @@ void check_part(const CacheConfig &config, const KvShape &shape, const keel_poli
     const std::string &name = config.policy.name;
     if (is_part(config, shape) && needs.granularity == KEEL_KEEP_TOKEN &&
         (needs.needs & ~KEEL_NEED_POSITIONS) != 0) {
-        throw_key_error(
-            ErrorKind::input, "hybrid.layers",
-            "policy {} decides for all layers by the inputs of the first layer, but "
-            "two backends hold the layers; choose a policy that decides layer by layer, "
-            "or leave the layers on one backend",
-            name);
+        throw_key_error(ErrorKind::input, "hybrid.layers",
+                        "policy {} decides for all layers by the inputs of the first layer, but "
+                        "the layers are on two backends; choose a policy that decides layer by "
+                        "layer, or leave the layers on one backend",
+                        name);
     }
     if (config.other_backends && (needs.needs & KEEL_NEED_REPLAY) != 0) {
         throw_key_error(ErrorKind::input, "hybrid.layers",
-                        "policy {} makes the model repeat its context; in this version this is not "
-                        "possible with layers on two backends; choose another policy, or leave the "
-                        "layers on one backend",
+                        "policy {} makes the model repeat the context, which is not possible with "
+                        "layers on two backends in this version; choose another policy, or leave "
+                        "the layers on one backend",
                         name);
     }
 }
@@ -86,25 +85,26 @@ AllocatorForm check_allocator(const CacheConfig &config, const KvShape &shape,
     if (form.by_scores &&
         (policy.output != KEEL_OUTPUT_SCORES || policy.granularity == KEEL_KEEP_TOKEN)) {
         throw_key_error(ErrorKind::input, "policy.allocator",
-                        "{} divides the budget by scores, but policy {} gives {}; choose uniform",
+                        "allocator {} divides the budget by scores, but policy {} gives {}; set "
+                        "policy.allocator to uniform",
                         name, config.policy.name,
                         policy.output != KEEL_OUTPUT_SCORES ? "keep-lists"
                                                             : "one set of scores for all layers");
     }
     if ((allocator.flags & KEEL_ALLOCATOR_COMPARES) != 0 &&
         (policy.flags & KEEL_POLICY_COMPARABLE) == 0) {
-        throw_key_error(ErrorKind::input, "policy.allocator",
-                        "{} compares the scores of different heads, but the scores of policy {} "
-                        "are not comparable across heads; set policy.allocator.params.normalize",
-                        name, config.policy.name);
-    }
-    if (is_part(config, shape) && allocator.flags != 0) {
         throw_key_error(
             ErrorKind::input, "policy.allocator",
-            "{} divides the budget among all layers, but hybrid.layers puts the layers on "
-            "two backends, each with a cache of its own; choose uniform, or leave "
-            "the layers on one backend",
-            name);
+            "allocator {} compares the scores of different heads, but the scores of policy {} are "
+            "not comparable across heads; set policy.allocator.params.normalize",
+            name, config.policy.name);
+    }
+    if (is_part(config, shape) && allocator.flags != 0) {
+        throw_key_error(ErrorKind::input, "policy.allocator",
+                        "allocator {} divides the budget among all layers, but hybrid.layers puts "
+                        "the layers on two backends, and each backend has a separate cache; set "
+                        "policy.allocator to uniform, or leave the layers on one backend",
+                        name);
     }
     constexpr uint32_t known =
         KEEL_ALLOCATOR_RAGGED | KEEL_ALLOCATOR_COMPARES | KEEL_ALLOCATOR_BY_LAYER;
@@ -116,15 +116,15 @@ AllocatorForm check_allocator(const CacheConfig &config, const KvShape &shape,
     }
     if ((allocator.flags & KEEL_ALLOCATOR_BY_LAYER) != 0 && policy.granularity == KEEL_KEEP_TOKEN) {
         throw_key_error(ErrorKind::input, "policy.allocator",
-                        "{} gives layers different budgets, but policy {} keeps the same "
-                        "slots in all layers; choose uniform",
+                        "allocator {} gives layers different budgets, but policy {} keeps the same "
+                        "slots in all layers; set policy.allocator to uniform",
                         name, config.policy.name);
     }
     form.ragged = (allocator.flags & KEEL_ALLOCATOR_RAGGED) != 0;
     form.uneven = (allocator.flags & (KEEL_ALLOCATOR_RAGGED | KEEL_ALLOCATOR_BY_LAYER)) != 0;
     if (form.ragged && policy.granularity < KEEL_KEEP_HEAD_EQUAL) {
         throw_key_error(ErrorKind::input, "policy.allocator",
-                        "{} gives the heads of a layer different budgets, but policy {} "
+                        "allocator {} gives the heads of a layer different budgets, but policy {} "
                         "keeps the same slots in all heads; choose another allocator",
                         name, config.policy.name);
     }
@@ -157,12 +157,13 @@ void check_budget_unit(const CacheConfig &config, const KvShape &shape,
         }
     } else if (config.budget_unit == BudgetUnit::mib) {
         if (allocator.ragged && keeps_pristine(config, needs, shape)) {
-            throw_key_error(ErrorKind::input, "policy.budget.mib",
-                            "{} keys that are rotated again need a copy for each slot of the "
-                            "layer's longest head; allocator {} sets no limit to that length, so a "
-                            "budget in MiB cannot be kept; use policy.budget.tokens, "
-                            "policy.positions: absolute, or a kv.key_dtype of f16",
-                            keel_dtype_name(shape.key_dtype), config.allocator.name);
+            throw_key_error(
+                ErrorKind::input, "policy.budget.mib",
+                "to rotate {} keys again (policy.positions), Keel needs copies of the keys of a "
+                "layer's longest head; allocator {} does not limit the length of a head, so Keel "
+                "cannot keep a budget in MiB; use policy.budget.tokens, policy.positions: "
+                "absolute, or kv.key_dtype: f16",
+                keel_dtype_name(shape.key_dtype), config.allocator.name);
         }
         const double least = static_cast<double>(budget.least_blocks()) *
                              static_cast<double>(budget.block_row_bytes());
@@ -204,7 +205,7 @@ void check_budget(const CacheConfig &config, const KvShape &shape, const keel_po
     if (config.budget_unit != BudgetUnit::ratio && budget.fixed() <= fixed) {
         throw_key_error(
             ErrorKind::input, budget.key(),
-            "a budget of {} slots leaves policy {} no choice: {} slots are protected "
+            "a budget of {} slots leaves no slot that policy {} can choose: {} slots are protected "
             "(policy.protect), and together with the slots that the policy always keeps, {} slots "
             "are taken; raise the budget to at least {}, or protect fewer tokens",
             budget.fixed(), config.policy.name,
@@ -277,8 +278,8 @@ void check_pins(const CacheConfig &config, const Budget &budget, int64_t seen, i
     if (least > room) {
         throw_key_error(ErrorKind::input, what,
                         "{} pinned tokens, {} protected tokens at the front and "
-                        "policy.protect.recent = {} leave no free slot of {}; at least {} slots "
-                        "are needed: raise policy.budget, or pin fewer tokens",
+                        "policy.protect.recent = {} need more slots than the budget of {}; "
+                        "expected at least {} slots; raise policy.budget, or pin fewer tokens",
                         pinned, prefix, config.protect_recent, room, least);
     }
 }

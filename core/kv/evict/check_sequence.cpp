@@ -10,20 +10,21 @@ namespace keel {
 void check_fork(const PolicySetup &from, const PolicySetup &to, const ForkParent &parent) {
     const std::string &name = to.config().policy.name;
     if (to.shape().window != from.shape().window) {
-        throw_error(
-            ErrorKind::input,
-            "policy {} needs all tokens in the layers with an attention window, but under policy "
-            "{} the cache holds only the window ({} tokens); prefill under policy {}",
-            to.shape().window > 0 ? from.config().policy.name : name,
-            to.shape().window > 0 ? name : from.config().policy.name,
-            std::max(from.shape().window, to.shape().window), name);
+        throw_error(ErrorKind::input,
+                    "cannot fork to policy {3}: in the layers with an attention window, policy {0} "
+                    "stores all tokens, but policy {1} stores only the window ({2} tokens); read "
+                    "the prompt under policy {3}",
+                    to.shape().window > 0 ? from.config().policy.name : name,
+                    to.shape().window > 0 ? name : from.config().policy.name,
+                    std::max(from.shape().window, to.shape().window), name);
     }
     KvShape shape = to.shape(); // `from` and `to` can have different limits in bytes
     shape.max_bytes = from.shape().max_bytes;
     shape.cap_beside = from.shape().cap_beside;
     if (!(shape == from.shape()) || &to.executor() != &from.executor())
         throw_error(ErrorKind::internal,
-                    "a cache cannot be forked into a cache of another shape, under policy {}",
+                    "cannot fork to policy {}: expected a cache of the same shape on the same "
+                    "backend, found another cache",
                     name);
     if (parent.seen > 0) {
         Collected wanted = to.collected();
@@ -36,10 +37,12 @@ void check_fork(const PolicySetup &from, const PolicySetup &to, const ForkParent
         if (wanted.window > 0 && &from != &to && !reads_later && from.ring_use() == RingUse::none)
             need = "window_scores";
         if (need != nullptr) {
-            throw_error(ErrorKind::input,
-                        "policy {} needs {}, which Keel did not collect while it filled the cache "
-                        "under policy {}; prefill under a policy that also needs it",
-                        name, need, from.config().policy.name);
+            throw_error(
+                ErrorKind::input,
+                "cannot fork to policy {0}: this policy needs {1}, which Keel did not collect when "
+                "it read "
+                "the prompt under policy {2}; read the prompt under a policy that also needs {1}",
+                name, need, from.config().policy.name);
         }
     }
     if (to.keeps_all() || !parent.evicted) {
@@ -52,9 +55,9 @@ void check_fork(const PolicySetup &from, const PolicySetup &to, const ForkParent
     const bool moves = from.may_move_keys();
     if (moves != to.may_move_keys() || (moves && parent.prefix != to.config().protect_prefix)) {
         throw_key_error(ErrorKind::input, "policy.positions",
-                        "the cache has evicted slots, and policies {} and {} treat positions "
-                        "differently; fork before the first eviction, or give both policies the "
-                        "same policy.positions and policy.protect",
+                        "the cache has evicted slots, but policies {} and {} have different "
+                        "policy.positions or policy.protect; fork before the first eviction, or "
+                        "give both policies the same policy.positions and policy.protect",
                         from.config().policy.name, name);
     }
     if (!to.config().pinned.empty()) {
@@ -93,9 +96,9 @@ void check_lengths(const StateReader &in, const PolicySetup &setup, const KvCach
             const int64_t other =
                 granularity == KEEL_KEEP_TOKEN ? cache.length(0, 0) : cache.length(l, 0);
             if (shared && length != other)
-                in.fail(
-                    "layer {}, head {} has {} slots; policy {} keeps equal numbers, expected {}", l,
-                    h, length, setup.config().policy.name, other);
+                in.fail("layer {}, head {}: found {} slots; policy {} keeps the same number of "
+                        "slots in each head, expected {}",
+                        l, h, length, setup.config().policy.name, other);
         }
     }
 }

@@ -114,14 +114,15 @@ bool EvictionClock::makes_room(int64_t n, bool prompt, int64_t seen, std::string
     };
     if (setup_.keeps_all()) return refuse("");
     if (prompt && !setup_.acts_in_prefill()) {
-        return refuse(
-            fmt::format("; policy {} does not evict before the prompt's end, so the whole prompt "
-                        "has to fit: raise the limit, or choose a policy that acts between chunks",
-                        config.policy.name));
+        return refuse(fmt::format(
+            "; policy {} does not evict before the prompt's end, so the whole prompt must fit: "
+            "raise the limit, or choose a policy that evicts between the chunks of a prompt",
+            config.policy.name));
     }
     if (!prompt && setup_.prefill_only())
-        return refuse(
-            fmt::format("; policy {} evicts at the prompt's end only", config.policy.name));
+        return refuse(fmt::format(
+            "; policy {} evicts only at the prompt's end, and not while tokens are generated",
+            config.policy.name));
     const int64_t capacity = setup_.budget().capacity();
     const BudgetNow now = budget(seen + n);
     const int64_t least = config.at_insert ? tokens_.slots() + 1 : now.tokens;
@@ -133,7 +134,7 @@ bool EvictionClock::makes_room(int64_t n, bool prompt, int64_t seen, std::string
                                        : "; add budget or insert to policy.trigger.on");
     }
     if (least + 1 > capacity)
-        return refuse("; the protected tokens (policy.protect) alone fill it");
+        return refuse("; the protected tokens (policy.protect) alone fill the cache");
     return true;
 }
 

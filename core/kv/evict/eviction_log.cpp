@@ -53,7 +53,7 @@ std::string quoted(const std::string &text) {
 void check_writable(const fs::path &path) {
     std::error_code error;
     const fs::file_status status = fs::status(path, error);
-    if (fs::is_directory(status)) refuse(path.string(), "it is a folder; name a file");
+    if (fs::is_directory(status)) refuse(path.string(), "this path is a folder; name a file");
     const bool exists = fs::exists(status);
     const fs::path folder = path.has_parent_path() ? path.parent_path() : fs::path(".");
     if (!exists && !fs::is_directory(folder, error))
@@ -90,8 +90,8 @@ std::string claim(const fs::path &path) {
     const std::lock_guard lock(claims().mutex);
     if (!claims().paths.insert(key).second) {
         throw_key_error(ErrorKind::input, "policy.log",
-                        "another pipeline of this process already writes its log to {}; give each "
-                        "pipeline its own file (policy.log=null: no log)",
+                        "another pipeline of this process already writes an eviction log to {}; "
+                        "give each pipeline a separate file (policy.log=null: no log)",
                         path.string());
     }
     return key;

@@ -114,8 +114,8 @@ void PinnedTokens::load(StateReader &in, int64_t seen,
         span.always = in.get<uint32_t>("a pinned span") != 0;
         const bool is_there = in.get<uint32_t>("a pinned span") != 0;
         if (is_there != (span.tokens.from < seen))
-            in.fail("a pinned span: the file says wrongly whether the span is in the cache; the "
-                    "file is damaged");
+            in.fail("a pinned span: the file contradicts the cache on whether the span was read; "
+                    "the file is damaged");
         if (is_there) in.get_all<int32_t>(span.first, rows_, "a pinned span");
         for (size_t row = 0; row < span.first.size(); ++row) {
             const int64_t tokens = std::min<int64_t>(seen, span.tokens.to) - span.tokens.from;
@@ -127,8 +127,8 @@ void PinnedTokens::load(StateReader &in, int64_t seen,
         spans_.push_back(std::move(span));
     }
     if (always != always_)
-        in.fail("the session was saved with other pinned spans than this pipeline has "
-                "(policy.protect.spans)");
+        in.fail("the session was saved with other pinned spans than those of this pipeline; set "
+                "policy.protect.spans to the value of the saved session");
 }
 
 } // namespace keel

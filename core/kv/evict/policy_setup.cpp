@@ -36,9 +36,9 @@ void check_repeat_cap(const CacheConfig &config, const KvShape &shape, uint64_t 
     if (windows == 0 || shape.max_bytes >= least) return;
     const auto mib = [](uint64_t bytes) { return static_cast<double>(bytes) / bytes_per_mib; };
     throw_key_error(ErrorKind::input, "kv.max_mib",
-                    "policy {} makes the model repeat the prompt, and memory then holds the "
-                    "attention windows ({:.3f} MiB) twice; expected {:.3f} MiB or more, with a "
-                    "block for each head in the other layers; found {:.3f}",
+                    "policy {} makes the model repeat the prompt, which needs memory for the "
+                    "attention windows ({:.3f} MiB) twice, and for a block for each head in the "
+                    "other layers; expected {:.3f} MiB or more, found {:.3f}",
                     config.policy.name, mib(windows), mib(shape.cap_beside + least),
                     mib(shape.cap_beside + shape.max_bytes));
 }
@@ -62,8 +62,8 @@ keel_policy_needs ask_policy(const CacheConfig &config, const KvShape &shape,
         if (needs.projection == nullptr || needs.projection_cols == 0 ||
             needs.projection_cols > most_columns) {
             throw_error(ErrorKind::plugin,
-                        "policy {} needs key_project with {} columns{}; expected a matrix with 1 "
-                        "to {} columns",
+                        "policy {} needs key_project, but sets {} columns{}; expected a matrix "
+                        "with 1 to {} columns",
                         config.policy.name, needs.projection_cols,
                         needs.projection == nullptr ? " and no matrix" : "", most_columns);
         }
@@ -89,8 +89,9 @@ PolicySetup::PolicySetup(Executor &executor, const KvShape &shape,
     collected_ = Collected::of(needs_);
     if (const char *need = collected_.merge(also); need != nullptr) {
         throw_error(ErrorKind::input,
-                    "one prefill cannot collect {} both for policy {} and for another policy", need,
-                    config_.policy.name);
+                    "one prefill cannot collect {} in two forms: policy {} and another policy need "
+                    "different forms",
+                    need, config_.policy.name);
     }
     if (!keeps_all() && config_.allocator.table != nullptr) {
         keel_allocator_needs needs;
@@ -137,10 +138,9 @@ uint64_t PolicySetup::state_bytes(int64_t slots) const {
 void PolicySetup::check_rotation() const {
     const size_t pairs = config_.rope_frequencies.size();
     if (pairs == 0 || 2 * pairs > shape_.head_dim) {
-        throw_error(
-            ErrorKind::internal,
-            "{} RoPE frequencies are too few or too many to rotate heads of {} elements again",
-            pairs, shape_.head_dim);
+        throw_error(ErrorKind::internal,
+                    "found {} RoPE frequencies; expected 1 to half of the head size, which is {}",
+                    pairs, shape_.head_dim);
     }
 }
 

@@ -60,13 +60,13 @@ PressureWatch::Change PressureWatch::judge(int64_t tokens, int64_t budget) {
     state_.low = low;
     state_.limited_by = memory.limited_by;
     state_.stalled = reading.stalled;
-    state_.why = fmt::format("{} of memory available ({}), {} {}", format_bytes(memory.available),
-                             memory.limited_by, memory.available < low ? "below" : "of at least",
-                             format_bytes(low));
+    state_.why = fmt::format("{} of memory available ({}), {} the threshold of {}",
+                             format_bytes(memory.available), memory.limited_by,
+                             memory.available < low ? "below" : "not below", format_bytes(low));
     if (stalls) {
-        state_.why =
-            fmt::format("tasks waited for memory {:.1f}% of the last 10 s ({}), {:.1f}% or more",
-                        *reading.stalled, reading.stalled_where, *config_.stalled);
+        state_.why = fmt::format("tasks waited for memory in {:.1f}% of the last 10 s ({}), not "
+                                 "below the threshold of {:.1f}%",
+                                 *reading.stalled, reading.stalled_where, *config_.stalled);
     }
     return change;
 }
@@ -92,7 +92,7 @@ void warn_of_pressure(const PressureState &state, const PressureConfig &config, 
                           "not available now",
                           rule, policy);
     }
-    log().warn("memory is short: {}; the KV cache shrinks to {} slots per head, {:.0f}% of its "
+    log().warn("memory is short: {}; the KV cache shrinks to {} slots per head, {:.0f}% of the "
                "budget; {} freed{}{}",
                state.why, slots, 100 * state.share, format_bytes(freed), who,
                is_last ? "; this was the last step, so the cache cannot shrink further" : "");
@@ -100,7 +100,7 @@ void warn_of_pressure(const PressureState &state, const PressureConfig &config, 
 
 void warn_of_relief(const PressureState &state, int64_t slots) {
     log().warn("memory is available again: {}; the KV cache may hold {} slots per head again, "
-               "{:.0f}% of its budget",
+               "{:.0f}% of the budget",
                state.why, slots, 100 * state.share);
 }
 

@@ -33,11 +33,12 @@ bool PristineKeys::fits(const PolicySetup &setup, const KvCache &cache,
     }
     if (wanted <= s.max_bytes) return true;
     if (why != nullptr) {
-        *why = fmt::format("{} keys that are rotated again need a copy; with the copy the cache "
-                           "needs {:.6g} MiB, but the limit is {}; raise kv.max_mib, lower "
-                           "policy.budget, or use policy.positions: absolute",
-                           keel_dtype_name(s.key_dtype),
-                           static_cast<double>(wanted) / bytes_per_mib, s.cap_text());
+        *why =
+            fmt::format("to rotate {} keys again (policy.positions), Keel needs a copy of the "
+                        "keys; the cache and this copy need {:.6g} MiB, but the limit is {}; raise "
+                        "kv.max_mib, lower policy.budget, or use policy.positions: absolute",
+                        keel_dtype_name(s.key_dtype), static_cast<double>(wanted) / bytes_per_mib,
+                        s.cap_text());
     }
     return false;
 }
@@ -210,8 +211,8 @@ void PristineKeys::load(StateReader &in, const KvCache &cache) {
         const uint64_t bytes = s.kv_heads * static_cast<uint64_t>(slots) * row_bytes();
         if (s.max_bytes != 0 &&
             arena_.bytes_in_use() + arena_.bytes_set_aside() + bytes > s.max_bytes)
-            in.fail("the session has copies of keys from before their rotation, and with them it "
-                    "is larger than kv.max_mib; raise kv.max_mib");
+            in.fail("the KV cache of the session and the copies of keys before rotation are "
+                    "together larger than kv.max_mib; raise kv.max_mib");
         resize(layers_[l], slots);
         if (slots == 0) continue;
         std::vector<std::byte> codes(static_cast<size_t>(bytes));

@@ -55,8 +55,8 @@ std::vector<int32_t> ProtectedTokens::first_slots(TokenRun run, const KvCache &c
                                   position(slot + count - 1) == run.from + count - 1;
             if (!is_whole) {
                 throw_error(ErrorKind::usage,
-                            "it is too late to pin tokens {} to {}, because some of them were "
-                            "evicted; pin them earlier, or raise the budget",
+                            "it is too late to pin tokens {} to {}, because some of these tokens "
+                            "were evicted; pin the tokens earlier, or raise the budget",
                             run.from, run.to - 1);
             }
         }

@@ -84,8 +84,8 @@ struct Checker {
             broken("needs running_scores as a mean over queries, but Keel keeps sums; divide a sum "
                    "by query_count");
         if (needs.reduce_group == KEEL_REDUCE_NONE)
-            broken("needs running_scores per query head, but Keel keeps them per KV head; set "
-                   "reduce_group");
+            broken("needs running_scores per query head, but Keel keeps these scores per KV head; "
+                   "set reduce_group");
     }
 
     void keys() const {
@@ -113,12 +113,13 @@ struct Checker {
     void replay() const {
         if (!has(KEEL_NEED_REPLAY)) {
             if (has_flag(needs, KEEL_POLICY_KVPRESS_WORDS))
-                broken("chooses the words of a repetition without needing replay");
+                broken("sets the flag KEEL_POLICY_KVPRESS_WORDS, but does not need replay");
             return;
         }
         if ((needs.flags & KEEL_POLICY_PREFILL_ONLY) == 0)
-            broken("needs replay, but does not declare that it acts only at the end of the prompt");
-        if (has(KEEL_NEED_CHUNK_SCORES)) broken("needs both replay and chunk_scores");
+            broken("needs replay, but does not set the flag KEEL_POLICY_PREFILL_ONLY");
+        if (has(KEEL_NEED_CHUNK_SCORES))
+            broken("needs both replay and chunk_scores, but may need only one of the two");
         if (needs.replay_chunk == 0)
             broken("needs replay in pieces of 0 tokens, expected 1 or more");
         if (needs.replay_lead >= needs.replay_chunk)
@@ -191,8 +192,8 @@ void check_policy_needs(const std::string &policy, const keel_policy_needs &need
     if ((needs.flags & KEEL_POLICY_KEEPS_ALL) != 0) return;
     if ((needs.flags & KEEL_POLICY_BETWEEN_LAYERS) != 0) {
         throw_error(ErrorKind::input,
-                    "policy {} asks to decide between the layers of a step, which this version of "
-                    "Keel does not support",
+                    "policy {} requests decisions between the layers of a step, which this version "
+                    "of Keel does not support",
                     policy);
     }
     const Checker check = {policy, needs};

@@ -66,11 +66,10 @@ void KvArena::count_extra(uint64_t now, uint64_t before) noexcept {
 int32_t KvArena::take(uint32_t index) {
     Layer &layer = layers_[index];
     if (!can_take(1)) {
-        throw_error(
-            ErrorKind::resource,
-            "the KV cache holds {} bytes, and its limit is {} bytes; raise kv.max_mib, or set "
-            "a policy with a budget",
-            bytes_in_use(), shape_.max_bytes);
+        throw_error(ErrorKind::resource,
+                    "the KV cache holds {} bytes, and the limit is {} bytes; raise kv.max_mib, or "
+                    "set a policy with a budget",
+                    bytes_in_use(), shape_.max_bytes);
     }
     if (layer.in_use == layer.owners.size()) {
         const auto capacity = static_cast<size_t>(shape_.capacity_blocks());

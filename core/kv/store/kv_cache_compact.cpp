@@ -51,8 +51,8 @@ bool KvCache::can_compact(std::span<const KeepLists> keep, std::string *why) con
         }
         if (of_layer > arena_->free_blocks(l)) {
             if (why != nullptr) {
-                *why = fmt::format("before a cache that shares blocks with a fork can evict, Keel "
-                                   "must copy {} blocks of layer {}, but {} blocks are free; the "
+                *why = fmt::format("a cache that shares blocks with a fork can evict only after "
+                                   "Keel copied {} blocks of layer {}, but {} blocks are free; the "
                                    "cache was planned for {} sequence(s)",
                                    of_layer, l, arena_->free_blocks(l), shape().sequences);
             }

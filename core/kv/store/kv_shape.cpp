@@ -62,7 +62,8 @@ void KvShape::check() const {
     }
     if (max_slots <= 0 || max_slots > most_slots) {
         throw_key_error(ErrorKind::input, "model.context", "expected 1 to {} tokens, found {}; {}",
-                        most_slots, max_slots, max_slots > 0 ? "lower it" : "raise it");
+                        most_slots, max_slots,
+                        max_slots > 0 ? "lower model.context" : "raise model.context");
     }
     if (layers == 0 || kv_heads == 0 || (block_slots & (block_slots - 1)) != 0 ||
         block_slots == 0) {

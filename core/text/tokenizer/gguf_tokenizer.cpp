@@ -147,11 +147,9 @@ class ByteLevelReader {
         const auto name = file_->text("tokenizer.ggml.pre").value_or("default");
         const auto pre = find_gguf_pre_tokenizer(name);
         if (!pre)
-            file_->fail(
-                "tokenizer.ggml.pre",
-                fmt::format(
-                    "the way {} to split text into words is not supported; Keel supports {}",
-                    quote_text(name), gguf_pre_tokenizer_names()));
+            file_->fail("tokenizer.ggml.pre",
+                        fmt::format("the pre-tokenizer {} is not supported; Keel supports {}",
+                                    quote_text(name), gguf_pre_tokenizer_names()));
         Marks marks = read_marks(*file_, tokens_, types_);
         TextFrame frame = read_frame(*file_, marks, pre->add_bos && marks.bos);
         ByteLevelBpe::Parts parts;

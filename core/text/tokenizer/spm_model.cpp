@@ -100,7 +100,8 @@ SpmVocab parse_spm_model(std::string_view bytes, std::string name) {
     while (file.next()) {
         if (file.field() == 1) {
             if (vocab.pieces.size() >= SpmVocab::max_pieces)
-                file.fail(fmt::format("more than {} pieces", SpmVocab::max_pieces));
+                file.fail(
+                    fmt::format("expected at most {} pieces, found more", SpmVocab::max_pieces));
             vocab.pieces.push_back(read_piece({file.bytes(), vocab.source}, vocab.pieces.size()));
         } else if (file.field() == 2) {
             read_trainer_spec({file.bytes(), vocab.source}, spec);

@@ -40,7 +40,8 @@ void read_normalizer_step(const JsonNode &node, TextNormalizer &out) {
     } else if (type == "Prepend") {
         const std::string &text = node.at("prepend").text();
         if (text.size() > max_replacement_bytes)
-            node.at("prepend").fail(fmt::format("more than {} bytes", max_replacement_bytes));
+            node.at("prepend").fail(
+                fmt::format("expected at most {} bytes, found more", max_replacement_bytes));
         if (!text.empty()) out.add_prefix(text);
     } else if (type == "Replace") {
         const JsonNode pattern = node.at("pattern");
@@ -69,7 +70,8 @@ void read_template(const JsonNode &node, const PieceTable &pieces, TextFrame &fr
         const JsonNode item = single.element(i);
         if (const auto sequence = item.find("Sequence")) {
             if (text_seen || sequence->at("id").text() != "A")
-                sequence->fail("a template for one text must hold sequence A once and no other");
+                sequence->fail("expected the text ({\"Sequence\": {\"id\": \"A\"}}) once and no "
+                               "other sequence");
             text_seen = true;
             continue;
         }
@@ -82,10 +84,13 @@ void read_template(const JsonNode &node, const PieceTable &pieces, TextFrame &fr
             (text_seen ? after : before).push_back(id);
         }
     }
-    if (!text_seen) single.fail("the template does not hold the text (sequence A)");
+    if (!text_seen)
+        single.fail("expected the place of the text ({\"Sequence\": {\"id\": \"A\"}}) in the "
+                    "template, found none");
     if (frame.prefix.size() + before.size() > max_template_tokens ||
         frame.suffix.size() + after.size() > max_template_tokens)
-        single.fail(fmt::format("more than {} special tokens around a text", max_template_tokens));
+        single.fail(fmt::format("expected at most {} special tokens around a text, found more",
+                                max_template_tokens));
     // a later template adds its tokens outside of the tokens of an earlier template
     frame.prefix.insert(frame.prefix.begin(), before.begin(), before.end());
     frame.suffix.insert(frame.suffix.end(), after.begin(), after.end());
@@ -102,7 +107,7 @@ void read_post_step(const JsonNode &node, const PieceTable &pieces, TextFrame &f
                                          "TemplateProcessing, ByteLevel and Sequence",
                                          quote_text(type)));
     const JsonNode list = node.at("processors");
-    if (list.size() > 16) list.fail("more than 16 post-processors");
+    if (list.size() > 16) list.fail("expected at most 16 post-processors, found more");
     for (std::size_t i = 0; i < list.size(); ++i) read_post_step(list.element(i), pieces, frame);
 }
 
@@ -111,7 +116,8 @@ void read_post_step(const JsonNode &node, const PieceTable &pieces, TextFrame &f
 std::vector<JsonNode> read_steps(const JsonNode &component, const char *list_key) {
     if (type_of(component) != "Sequence") return {component};
     const JsonNode list = component.at(list_key);
-    if (list.size() > max_steps) list.fail(fmt::format("more than {} steps", max_steps));
+    if (list.size() > max_steps)
+        list.fail(fmt::format("expected at most {} steps, found more", max_steps));
     std::vector<JsonNode> steps;
     for (std::size_t i = 0; i < list.size(); ++i) steps.push_back(list.element(i));
     return steps;

@@ -55,7 +55,7 @@ std::vector<std::int32_t> token_ids(const JsonNode &config, const char *key) {
         const std::int64_t id = node->integer(-1, high);
         return id < 0 ? std::vector<std::int32_t>() : std::vector{static_cast<std::int32_t>(id)};
     }
-    if (node->size() > 1024) node->fail("more than 1024 ids");
+    if (node->size() > 1024) node->fail("expected at most 1024 ids, found more");
     std::vector<std::int32_t> ids;
     for (std::size_t i = 0; i < node->size(); ++i)
         ids.push_back(static_cast<std::int32_t>(node->element(i).integer(0, high)));

@@ -129,12 +129,11 @@ void check_plan_of(const Header &h, const std::string &file) {
     if (!h.plan) return;
     const PlanRecord &plan = *h.plan;
     const auto refuse = [&](const std::string &what) {
-        throw_error(
-            ErrorKind::input,
-            "{}: the header contradicts its own plan: {}; the header was edited, and these "
-            "results cannot be used under the plan. Restore the file, or run the experiment "
-            "again",
-            printable(file, 300), what);
+        throw_error(ErrorKind::input,
+                    "{}: the header contradicts the plan in the header: {}; the header was edited, "
+                    "and these results cannot be used under the plan; restore the file, or run the "
+                    "experiment again",
+                    printable(file, 300), what);
     };
     const std::string hash = plan_hash(plan.entries);
     if (hash != plan.hash)
@@ -159,7 +158,7 @@ void check_plan_of(const Header &h, const std::string &file) {
     }
     const std::vector<std::string> planned = plan.all(plan_contrasts), now = texts_of(h);
     if (planned != now)
-        refuse(fmt::format("the contrasts are {}, planned are {}",
+        refuse(fmt::format("found the contrasts {}, expected the planned contrasts {}",
                            printable(fmt::format("{}", fmt::join(now, "; ")), 300),
                            printable(fmt::format("{}", fmt::join(planned, "; ")), 300)));
 }
@@ -168,11 +167,10 @@ void require_same_plan(const std::string &path, const Header &there, const Heade
     const std::string was = there.plan ? there.plan->hash : "",
                       now = wanted.plan ? wanted.plan->hash : "";
     if (was != now)
-        throw_error(
-            ErrorKind::input,
-            "{}: its results were made under {}, this run has {}; give the same --plan, choose "
-            "another output, or start again with --no-resume",
-            printable(path, 300), plan_name(there), plan_name(wanted));
+        throw_error(ErrorKind::input,
+                    "{}: the results in this file were made under {}, but this run has {}; give "
+                    "the same --plan, choose another output, or start again with --no-resume",
+                    printable(path, 300), plan_name(there), plan_name(wanted));
     if (there.plan && there.plan->is_changed() && !wanted.plan->is_changed())
         throw_error(
             ErrorKind::input,

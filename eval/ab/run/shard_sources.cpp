@@ -36,8 +36,8 @@ class Sources {
         if (!found_.empty()) return found_.front().shard;
         if (count_ > 1)
             throw_error(ErrorKind::usage,
-                        "{}: the number of shards is given, but not which of them this process "
-                        "takes; give --shard I/{}, or start it from a Slurm array ({}) or a "
+                        "{}: the number of shards is given, but not the shard of this process; "
+                        "give --shard I/{}, or start the process from a Slurm array ({}) or a "
                         "Kubernetes indexed job ({})",
                         count_name_, count_, slurm_id, kubernetes_index);
         return {};
@@ -108,8 +108,8 @@ class Sources {
         const uint32_t step = number("SLURM_ARRAY_TASK_STEP", 1, most_id).value_or(1);
         if (!count || !least || !most)
             throw_error(ErrorKind::usage,
-                        "{}: SLURM_ARRAY_TASK_COUNT, _MIN and _MAX are needed beside it; give "
-                        "--shards N",
+                        "{}: the variables SLURM_ARRAY_TASK_COUNT, _MIN and _MAX are needed too; "
+                        "give --shards N",
                         name);
         if (*count == 1)
             throw_error(

@@ -132,12 +132,12 @@ uint64_t check_items(const Cell &first, const Cell &second, bool same_model, con
         std::string what;
         if (a.expected != b.expected) {
             what = fmt::format(
-                "its expected answer is '{}' in the first experiment, '{}' in the second",
+                "the expected answer is '{}' in the first experiment, '{}' in the second",
                 printable(names.text(a.expected), 60), printable(names.text(b.expected), 60));
         } else if (a.cluster != b.cluster || a.depth != b.depth) {
-            what = "its document or its depth is another one";
+            what = "the document or the depth differs";
         } else if (a.length != b.length && same_model) {
-            what = fmt::format("its prompt has {} tokens in the first experiment, {} in the second",
+            what = fmt::format("the prompt has {} tokens in the first experiment, {} in the second",
                                a.length, b.length);
         }
         if (!what.empty())
@@ -290,9 +290,10 @@ Comparison compare_results(const fs::path &first, const fs::path &second,
     }
     note_undecided(out);
     if (out.lost > 0)
-        out.notes.push_back(fmt::format(
-            "{} cells of the first experiment are missing in the second (for example {})", out.lost,
-            lost));
+        out.notes.push_back(
+            fmt::format("{} combinations of arm, budget, task and metric of the first experiment "
+                        "are missing in the second (for example {})",
+                        out.lost, lost));
     if (out.lost_items > 0)
         out.notes.push_back(fmt::format(
             "{} numbers of the first experiment's items are missing in the second; they are "

@@ -283,8 +283,8 @@ class Builder {
         const bool a_more = c.a_peak_bytes > c.b_peak_bytes;
         const std::string a = prefill_text(c.a, c.a_budget), b = prefill_text(c.b, c.b_budget);
         out_.notes.push_back(fmt::format(
-            "arms with the same bytes while items are scored can have different peaks: on "
-            "{}{}, where both hold {}, {} held up to {}, {:.0f}% more than {} with {}",
+            "arms that hold the same bytes while items are scored can have different peaks: on "
+            "{}{}, both arms hold {}, but {} held up to {}, {:.0f}% more than {} with {}",
             printable(c.task, 60), protocol_text(c.protocol), bytes_text(c.at_bytes),
             a_more ? a : b, bytes_text(std::max(c.a_peak_bytes, c.b_peak_bytes)), 100 * (most - 1),
             a_more ? b : a, bytes_text(std::min(c.a_peak_bytes, c.b_peak_bytes))));

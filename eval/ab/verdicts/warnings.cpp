@@ -46,9 +46,8 @@ class Finder {
             return;
         if (one.mean < reference_floor)
             add(cell.arm, cell.budget, cell.protocol, cell.task,
-                fmt::format("the reference itself reaches only {:.3f} in {}; below {}, the losses "
-                            "of policies "
-                            "mean little",
+                fmt::format("the reference itself reaches only {:.3f} in {}; if the reference is "
+                            "below {}, the losses of policies mean little",
                             one.mean, printable(cell.metric, 60), reference_floor));
     }
 
@@ -138,10 +137,9 @@ class Finder {
                     c.clusters, metric, asked_documents));
         } else if (!c.bounded && c.clusters < asked_documents) {
             add({}, {}, c.protocol, c.task,
-                fmt::format(
-                    "{} documents: intervals of {} hold only if its numbers are not very skewed; "
-                    "use at least {} to be sure",
-                    c.clusters, metric, asked_documents));
+                fmt::format("{} documents: intervals of {} hold only if the numbers of the "
+                            "documents are not very skewed; use at least {} documents to be sure",
+                            c.clusters, metric, asked_documents));
         }
         if (c.planned && c.enough && !c.is_size && !c.interval) look_at_missing_interval(c, metric);
         if (c.planned && c.meaning.ratio && !c.ratio)
@@ -162,8 +160,8 @@ class Finder {
                     c.family_size, std::max(fewest, std::min(20 * fewest, most_resamples))));
         } else {
             add(c.a, c.a_budget, c.protocol, c.task,
-                fmt::format("{} differs from that of {} in too few of {} documents, so there is "
-                            "no interval and no verdict",
+                fmt::format("{} differs between this arm and {} in too few of {} documents, so "
+                            "there is no interval and no verdict",
                             metric, printable(c.b, 60), c.clusters));
         }
     }
@@ -177,10 +175,9 @@ class Finder {
         for (const Contrast &c : out_.noise) {
             if (c.meaning.is_quality() && c.identical < c.items)
                 add(c.b, c.b_budget, c.protocol, c.task,
-                    fmt::format(
-                        "two runs of the reference differ in {} of {} items of {}; its runs "
-                        "are not deterministic",
-                        c.items - c.identical, c.items, printable(c.metric, 60)));
+                    fmt::format("two runs of the reference differ in {} of {} items of {}; the "
+                                "runs are not deterministic",
+                                c.items - c.identical, c.items, printable(c.metric, 60)));
         }
     }
 

@@ -38,10 +38,10 @@ keel_status check_arenas(keel_ctx *ctx, const View *view, const char *op) noexce
     const uint32_t slots = view->block_slots;
     if (slots == 0 || (slots & (slots - 1)) != 0 || view->k->shape[1] != slots ||
         view->v->shape[1] != slots)
-        return fail(
-            ctx->host, KEEL_E_INVALID_ARG,
-            "%s: block_slots %u is no power of two, or differs from the second dimension of k or v",
-            op, slots);
+        return fail(ctx->host, KEEL_E_INVALID_ARG,
+                    "%s: block_slots %u is not a power of two, or differs from the second "
+                    "dimension of k or v",
+                    op, slots);
     if (!is_i32(view->block_table) || !is_i32(view->lengths) || !is_i32(view->positions))
         return fail(ctx->host, KEEL_E_INVALID_ARG,
                     "%s: block table, lengths and positions must be i32", op);

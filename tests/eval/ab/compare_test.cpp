@@ -107,10 +107,10 @@ TEST_CASE("items with the same name and different content are refused") {
         return found;
     };
     CHECK(contains(refusal("length", [](ab::Item &i) { i.length = 1000; }),
-                   "its prompt has 512 tokens in the first experiment, 1000 in the second"));
+                   "the prompt has 512 tokens in the first experiment, 1000 in the second"));
     CHECK(contains(refusal("seed", [](ab::Item &i) { i.expected = "99999"; }),
                    "'99999' in the second"));
-    CHECK(contains(refusal("document", [](ab::Item &i) { i.document += "x"; }), "its document or"));
+    CHECK(contains(refusal("document", [](ab::Item &i) { i.document += "x"; }), "the document or"));
     // Another model may write the same text in a different number of tokens.
     ab::Header model = made_header();
     model.model = "other";

@@ -108,8 +108,8 @@ TEST_CASE("nll needs 100 documents, has a warning for fewer, and no verdict for 
     CHECK(find_contrast(some->summary.contrasts, "window", "full", "nll")->verdict ==
           ab::Verdict::worse);
     CHECK(some->summary.cells[0].interval);
-    CHECK(warned(some->summary, "50 documents: intervals of nll hold only if its numbers are not "
-                                "very skewed; use at least 100"));
+    CHECK(warned(some->summary, "50 documents: intervals of nll hold only if the numbers of the "
+                                "documents are not very skewed; use at least 100 documents"));
     const auto many = with(100);
     CHECK_FALSE(warned(many->summary, "use at least"));
     // There are too few resamples for such a small significance level.
@@ -162,7 +162,7 @@ TEST_CASE("if only a few documents differ, the missing interval is explained") {
     REQUIRE(c != nullptr);
     CHECK_FALSE(c->interval);
     CHECK(c->verdict == ab::Verdict::not_distinguishable);
-    CHECK(warned(loaded->summary, "differs from that of full in too few of 60 documents"));
+    CHECK(warned(loaded->summary, "differs between this arm and full in too few of 60 documents"));
     CHECK_FALSE(warned(loaded->summary, "resamples"));
 }
 

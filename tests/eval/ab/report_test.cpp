@@ -327,5 +327,6 @@ TEST_CASE("comparing two experiments gives equal, worse, or too small for a verd
     const ab::Comparison lacking = ab::compare_results(first, half, options);
     CHECK(lacking.lost == 1);
     CHECK(contains(ab::text_of_comparison(lacking),
-                   "1 cells of the first experiment are missing in the second"));
+                   "1 combinations of arm, budget, task and metric of the first experiment are "
+                   "missing in the second"));
 }

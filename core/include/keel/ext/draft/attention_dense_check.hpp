@@ -224,7 +224,7 @@ class DenseCheck {
             is_empty(t) || is_empty(result))
             return true;
         return refuse(KEEL_E_INVALID_ARG, name,
-                      "found the memory of %s, expected memory of its own", other);
+                      "found the same memory as %s, expected separate memory", other);
     }
     bool check_results(const keel_dense_attention &a, const Item *results, int count,
                        const Item *inputs, int n_inputs) noexcept {
