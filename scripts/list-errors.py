@@ -27,7 +27,7 @@ CALL = re.compile(r'\b(?:throw_\w+|refuse\w*|reject\w*|\w*fail|fail_\w+|Failure|
                   r'\b(?:why|reason|problem|refusal|hint|complaint)\s*\+?=(?!=)')
 
 # A text may begin with these words although they begin with a capital.
-NAMES = re.compile(r'[A-Z]\w*[A-Z0-9_]|[A-Z]\b|U\+|(?:Session|Generation|Removed)\b|No such file or directory|'
+NAMES = re.compile(r'[A-Z]\w*::|[A-Z]\w*[A-Z0-9_]|[A-Z]\b|U\+|(?:Session|Generation|Removed)\b|No such file or directory|'
                    r'(?:Keel|Vulkan|Gemma|Llama|Ctrl|ByteLevel|Jinja|Linux|Sequence|Split|Metaspace|'
                    r'SentencePiece|Replace|Unicode)\b')
 

@@ -38,7 +38,8 @@ ChatTemplate choose_chat_template(const std::filesystem::path &model, std::strin
     if (!found.has_template()) {
         throw_error(ErrorKind::usage,
                     "{}: the model names no chat template, so the model was made to continue a "
-                    "text, not to answer (use {} to continue a text); to chat anyway, use {} with one of {}",
+                    "text, not to answer (use {} to continue a text); to chat anyway, use {} with "
+                    "one of {}",
                     printable(model.string(), 400), ways.plain, ways.chosen,
                     fmt::join(names, ", "));
     }
