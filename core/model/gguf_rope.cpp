@@ -59,17 +59,17 @@ class ScalingMaker {
     // whole factor, as yarn_attn_factor, and for OLMo 3 also as attn_factor.
     double yarn_attention(double f) {
         constexpr std::string_view partial = "rope.scaling.attn_factor",
-                                   whole = "rope.scaling.yarn_attn_factor";
+                                   whole_key = "rope.scaling.yarn_attn_factor";
         const bool is_olmo = in_.architecture_->name == "olmo2";
         const auto magnitude = [&](double m) { return 0.1 * m * std::log(f) + 1; };
         const double multiplier = in_.number_or("rope.scaling.yarn_log_multiplier", 0);
         const double usual = magnitude(1) / (multiplier != 0 ? magnitude(multiplier) : 1);
         double attention = usual * in_.number_or(partial, 1);
-        if (is_olmo) attention = in_.number_or(partial, in_.number_or(whole, usual));
+        if (is_olmo) attention = in_.number_or(partial, in_.number_or(whole_key, usual));
         names_["rope_scaling.attention_factor"] =
-            in_.key(is_olmo && !file_.has(in_.key(partial)) ? whole : partial);
-        if (const double given = in_.number_or(whole, attention); !is_near(given, attention)) {
-            file_.fail(in_.key(whole),
+            in_.key(is_olmo && !file_.has(in_.key(partial)) ? whole_key : partial);
+        if (const double given = in_.number_or(whole_key, attention); !is_near(given, attention)) {
+            file_.fail(in_.key(whole_key),
                        fmt::format("expected {:.8g}, the factor of cos and sin that the other keys "
                                    "of YaRN give; found {:.8g}",
                                    attention, given));

@@ -188,7 +188,7 @@ TEST_CASE("a tensor of a layer that the config does not mention is refused") {
 }
 
 TEST_CASE("LongRoPE's factors depend on model.context or the model's length, not on free memory") {
-    Miniature model = read_miniature("phi3_long", family_file);
+    Miniature model = read_miniature("phi3_long");
     model.config["max_position_embeddings"] = 4096;
     const TempFolder folder;
     write_miniature(folder.path(), model);

@@ -44,10 +44,10 @@ GgufBytes sound_model(const std::string &name = "llama") {
     number("attention.head_count", 2);
     number("attention.head_count_kv", 1);
     file.key(name + ".attention.layer_norm_rms_epsilon", 1e-5F);
-    const auto tensor = [&](const char *name, uint64_t rows, uint64_t columns) {
+    const auto tensor = [&](const char *tensor_name, uint64_t rows, uint64_t columns) {
         const std::vector<uint64_t> sizes =
             rows == 0 ? std::vector<uint64_t>{columns} : std::vector{columns, rows};
-        file.tensor(name, sizes, ggml::f32,
+        file.tensor(tensor_name, sizes, ggml::f32,
                     std::string(std::max<uint64_t>(rows, 1) * columns * 4, '\0'));
     };
     tensor("token_embd.weight", 8, 32);

@@ -89,7 +89,7 @@ TEST_CASE("expert_matmul multiplies by the chosen matrices, and adds their resul
                         sum[r * n + c] += weights[r * top + j] * value;
                     }
             auto a = args_of<keel_expert_matmul_args>();
-            a.x = bench.floats({m, inputs, k}, x);
+            a.x = bench.floats({m, static_cast<int64_t>(inputs), k}, x);
             a.w = w;
             a.index = bench.ints({m, top}, index);
             a.experts = experts;

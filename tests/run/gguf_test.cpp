@@ -145,7 +145,7 @@ TEST_CASE(
 }
 
 TEST_CASE("YaRN comes back from GGUF if its keys mean the same to every reader") {
-    Miniature model = read_miniature("llama_yarn", "family_logits.json");
+    Miniature model = read_miniature("llama_yarn");
     model.config["rope_scaling"] = {{"rope_type", "yarn"},
                                     {"factor", 8.0},
                                     {"original_max_position_embeddings", 64},
@@ -162,7 +162,7 @@ TEST_CASE("YaRN comes back from GGUF if its keys mean the same to every reader")
     CHECK(written_ones({model}).size() == 1);
     model.config["rope_scaling"]["beta_fast"] = 16;
     CHECK(written_ones({model}).empty());
-    Miniature olmo = read_miniature("olmo3", "family_logits.json");
+    Miniature olmo = read_miniature("olmo3");
     olmo.config["rope_scaling"]["attention_factor"] = 1.5;
     CHECK(written_ones({olmo}).empty());
 }
