@@ -36,6 +36,20 @@ bool is_loopback(const std::string &host) {
     return host == "localhost" || host == "::1" || host.starts_with("127.");
 }
 
+// The core's error for an error of libkeel.
+Error core_error(const api::Error &e) {
+    ErrorKind kind = ErrorKind::internal;
+    switch (e.kind()) {
+    case api::ErrorKind::usage: kind = ErrorKind::usage; break;
+    case api::ErrorKind::input: kind = ErrorKind::input; break;
+    case api::ErrorKind::plugin: kind = ErrorKind::plugin; break;
+    case api::ErrorKind::resource: kind = ErrorKind::resource; break;
+    case api::ErrorKind::runtime: kind = ErrorKind::runtime; break;
+    case api::ErrorKind::internal: break;
+    }
+    return {kind, e.what()};
+}
+
 std::shared_ptr<const ServedModel> load_model(const ServerSettings &s,
                                               const std::atomic<bool> &is_stopping) {
     auto model = std::make_shared<ServedModel>();
@@ -54,7 +68,12 @@ std::shared_ptr<const ServedModel> load_model(const ServerSettings &s,
         if (is_stopping) throw LoadingStopped();
         console().progress("loading", done, total, Console::Unit::bytes);
     };
-    model->engine = std::make_shared<SchedulerEngine>(s.target, s.overrides, s.scheduler, progress);
+    try {
+        model->engine =
+            std::make_shared<SchedulerEngine>(s.target, s.overrides, s.scheduler, progress);
+    } catch (const api::Error &e) {
+        throw core_error(e);
+    }
     console().clear_progress();
     return model;
 }

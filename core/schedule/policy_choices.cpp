@@ -68,11 +68,25 @@ PolicyChoices::Lease PolicyChoices::find(const std::optional<PolicyChoice> &choi
     const pipeline::PolicySection section = section_of(*choice);
     if (section == pipeline_.config().policy) return own_;
     const std::string key = key_of(section);
-    if (Lease lease = known(key)) return lease;
-    check_paths(section);
-    Lease made;
-    between_steps([&] { made = make(key, section); });
-    return made;
+    Lease lease = known(key);
+    if (!lease) {
+        check_paths(section);
+        between_steps([&] { lease = make(key, section); });
+    }
+    check_effect(*choice, *lease);
+    return lease;
+}
+
+// Refuses a budget that has no effect.
+void PolicyChoices::check_effect(const PolicyChoice &choice, const Setup &setup) {
+    if (!setup.plan->keeps_all()) return;
+    for (const auto &[key, value] : choice) {
+        if (!key.starts_with("budget")) continue;
+        throw_error(ErrorKind::input,
+                    "policy.{}: a budget has no effect under policy '{}', which keeps all tokens; "
+                    "choose a policy that evicts, or remove the budget",
+                    key, setup.name);
+    }
 }
 
 PolicyChoices::Lease PolicyChoices::known(const std::string &key) {

@@ -41,6 +41,7 @@ class PolicyChoices {
     Lease known(const std::string &key);
     Lease make(const std::string &key, const pipeline::PolicySection &section);
     void check_paths(const pipeline::PolicySection &section) const;
+    static void check_effect(const PolicyChoice &choice, const Setup &setup);
     void drop_unused();
 
     Pipeline &pipeline_;

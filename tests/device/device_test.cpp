@@ -70,12 +70,11 @@ TEST_CASE("impossible numbers of a backend are an error, and are not replaced by
     blocks.kv_block_slots = 96;
     CHECK_THAT(
         error_text([&] { blocks.open(); }, ErrorKind::plugin),
-        Contains(
-            "backend wrapping: its kv_block_slots is 96, expected a power of two up to 4096") &&
+        Contains("backend wrapping: found kv_block_slots 96, expected a power of two up to 4096") &&
             Contains("a fault of the plugin"));
     chunk.prefill_chunk = 1 << 17;
     CHECK_THAT(error_text([&] { chunk.open(); }, ErrorKind::plugin),
-               Contains("its prefill_chunk is 131072"));
+               Contains("found prefill_chunk 131072"));
     CHECK(chunk.live().none());
 }
 

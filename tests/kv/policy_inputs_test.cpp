@@ -640,7 +640,8 @@ TEST_CASE(
         PolicySetup other(parent.rig.executor(), inputs_shape(),
                           parent.rig.executor().device().host(), with(stats, slack_budget(30)));
         CHECK_THAT(error_text([&] { parent.manager->fork_into(other); }, ErrorKind::input),
-                   Contains("policy scripted needs query_stats") && Contains("did not collect"));
+                   Contains("policy scripted: this policy needs query_stats") &&
+                       Contains("did not collect"));
     }
 }
 

@@ -82,8 +82,8 @@ TEST_CASE("A watch lowers the budget while memory is short, rests between steps,
     CHECK(watch.state().level == 1);
     CHECK(watch.state().available == 399 * mib);
     CHECK(watch.state().low == 400 * mib);
-    CHECK_THAT(watch.state().why,
-               Contains("399.0 MiB") && Contains("a script") && Contains("below 400.0 MiB"));
+    CHECK_THAT(watch.state().why, Contains("399.0 MiB") && Contains("a script") &&
+                                      Contains("below the threshold of 400.0 MiB"));
     for (int64_t t = 2; t < 5; ++t)
         // the last change has not had time to take effect
         CHECK(watch.poll(t, 100) == Change::none);

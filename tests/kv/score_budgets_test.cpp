@@ -167,7 +167,7 @@ TEST_CASE("Impossible pairs of policy and allocator are refused by name in the p
     script = telling();
     script.needs.flags = 0;
     sharer.flags = KEEL_ALLOCATOR_RAGGED | KEEL_ALLOCATOR_COMPARES;
-    CHECK_THAT(refusal(script, sharer), Contains("policy.allocator: sharer") &&
+    CHECK_THAT(refusal(script, sharer), Contains("policy.allocator: allocator sharer") &&
                                             Contains("are not comparable across heads") &&
                                             Contains("set policy.allocator.params.normalize"));
     sharer.needs = 1 << 7;
@@ -271,5 +271,5 @@ TEST_CASE("Needs that contradict each other are refused by name") {
                    n.needs = KEEL_NEED_REPLAY;
                    n.replay_chunk = 9;
                }),
-               Contains("acts only at the end of the prompt"));
+               Contains("does not set the flag KEEL_POLICY_PREFILL_ONLY"));
 }

@@ -119,7 +119,8 @@ TEST_CASE("every policy evicts in every family, and those that read keys from be
                     family.sets(backend, {"policy.plugin=" + policy, "policy.budget.tokens=40"});
                 if (policy == "snapkv") sets.emplace_back("policy.params.window=8");
                 if (policy == "expected_attention" && family.golden.name == "smollm3") {
-                    CHECK_THROWS_WITH(open(sets), Catch::Contains("needs one RoPE for all layers"));
+                    CHECK_THROWS_WITH(open(sets),
+                                      Catch::Contains("needs the same RoPE in all layers"));
                     continue;
                 }
                 const auto pipeline = open(sets);

@@ -14,7 +14,7 @@ TEST_CASE("policies that decide for all layers at once cannot have layers on two
                    Pipeline p(two({layers, "policy=snapkv", "policy.budget.tokens=64",
                                    "policy.allocator=pyramid"}));
                }),
-               Contains("policy.allocator: pyramid divides the budget among all layers"));
+               Contains("allocator pyramid divides the budget among all layers"));
     CHECK_THAT(error_text([&] {
                    Pipeline p(two({layers, "policy=kvzip", "policy.budget.tokens=64"}));
                }),

@@ -266,7 +266,7 @@ TEST_CASE("a session that is forked to a policy continues as if it always had th
     plain.prefill(ids);
     CHECK(follow(plain, 10) == wanted);
     CHECK_THAT(error_text([&] { plain.fork(*plans[1]); }, ErrorKind::input),
-               Contains("h2o needs running_scores"));
+               Contains("policy h2o: this policy needs running_scores"));
 }
 
 TEST_CASE("tokens after a prompt keep no queries for another eviction") {

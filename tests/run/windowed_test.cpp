@@ -234,7 +234,7 @@ TEST_CASE("kv.max_mib holds the windows first, and the policy's layers get the r
                    Contains("found 6.000"));
     CHECK_THAT(error_text([&] { open(windowed_sets("gemma3", "cpu", {"kv.max_mib=5.6"})); },
                           ErrorKind::input),
-               Contains("kv.max_mib") && Contains("windows of 40 tokens of 4 layers (5.500 MiB") &&
+               Contains("kv.max_mib") && Contains("window of 40 tokens in 4 layers (5.500 MiB") &&
                    Contains("together 5.750 MiB") && Contains("found 5.6"));
     CHECK_THAT(error_text([&] { open(windowed_sets("mistral", "cpu", {"kv.max_mib=0.2"})); },
                           ErrorKind::input),

@@ -182,5 +182,5 @@ TEST_CASE("a run goes on only under the plan under which it began") {
     one.items = 1;
     lab.run(text, "free", one);
     CHECK(contains(error_text([&] { lab.run(text, "free", planned); }),
-                   "made under no plan, this run has the plan"));
+                   "made under no plan, but this run has the plan"));
 }
