@@ -148,7 +148,9 @@ class Bench {
         report_.probe_isa = probe_->isa();
         for (const auto &engine : pipeline_.engines()) {
             for (const PlannedOp *op : engine->graph->ops(StepForm::prefill)) {
-                const bool counts = op->op() == KEEL_OP_MATMUL || op->op() == KEEL_OP_ATTENTION;
+                const bool counts = op->op() == KEEL_OP_MATMUL ||
+                                    op->op() == KEEL_OP_EXPERT_MATMUL ||
+                                    op->op() == KEEL_OP_ATTENTION;
                 if (counts && !f32_peak_limits(engine->device(), *op)) is_f32_ = false;
             }
         }

@@ -50,6 +50,8 @@ constexpr double fast_sums = 8e-3; // bound for products with both operands roun
 // was measured on models/tiny (0.018).
 constexpr double fast_attention = 7e-2;
 
+bool is_matmul(keel_op op) { return op == KEEL_OP_MATMUL || op == KEEL_OP_EXPERT_MATMUL; }
+
 bool is_attention(keel_op op) { return op == KEEL_OP_ATTENTION || op == KEEL_OP_ATTENTION_SCORES; }
 
 } // namespace
@@ -62,14 +64,14 @@ double op_bound(keel_op op, const OpDifference &d, keel_dtype output, bool is_kv
     const double stored = output == KEEL_DTYPE_F32 ? 0 : coarseness(output).rounding;
     if (is_kv_row) return exact_others + stored;
     double bound = exact_others;
-    if (op == KEEL_OP_MATMUL) {
+    if (is_matmul(op)) {
         const bool blocks = keel_dtype_block(d.weight_a) > 1 || keel_dtype_block(d.weight_b) > 1;
         bound = !d.fast ? exact_sums : blocks ? fast_blocks : fast_sums;
     } else if (is_attention(op)) {
         bound = d.fast ? fast_attention : exact_sums;
         if (d.kv_a != d.kv_b) bound = std::max(bound, coarseness(coarser(d.kv_a, d.kv_b)).softmax);
     }
-    if ((op == KEEL_OP_MATMUL || op == KEEL_OP_EMBED) && d.weight_a != d.weight_b) {
+    if ((is_matmul(op) || op == KEEL_OP_EMBED) && d.weight_a != d.weight_b) {
         const Coarseness &worse = coarseness(coarser(d.weight_a, d.weight_b));
         bound = std::max(bound, op == KEEL_OP_EMBED ? worse.rounding : worse.products);
     }

@@ -20,6 +20,7 @@ TEST_CASE("bounds widen only with the differences between the two sides") {
     OpDifference fast = same;
     fast.fast = true;
     CHECK(op_bound(KEEL_OP_MATMUL, fast, KEEL_DTYPE_F32, false) == 3e-2);
+    CHECK(op_bound(KEEL_OP_EXPERT_MATMUL, fast, KEEL_DTYPE_F32, false) == 3e-2);
     CHECK(op_bound(KEEL_OP_RMS_NORM, fast, KEEL_DTYPE_F32, false) == norm);
     fast.weight_a = fast.weight_b = KEEL_DTYPE_BF16;
     CHECK(op_bound(KEEL_OP_MATMUL, fast, KEEL_DTYPE_F32, false) < 3e-2);
