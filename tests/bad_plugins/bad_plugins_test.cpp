@@ -140,13 +140,13 @@ TEST_CASE("a plugin that returns NULL is reported as refusing the host") {
 TEST_CASE("a descriptor or table of another major version is refused") {
     check_refusal("wrong_major", "the descriptor has ABI 7.3, this Keel has ABI 0.1",
                   "use a build of the plugin");
-    check_refusal("table_major", "its policy table has ABI 2.0, this Keel has ABI 0.1",
+    check_refusal("table_major", "the policy table has ABI 2.0, this Keel has ABI 0.1",
                   "build the plugin with the headers");
 }
 
 TEST_CASE("a descriptor or table that does not cover the required prefix is refused") {
     check_refusal("small_descriptor", "the descriptor is too small", "report it to its author");
-    check_refusal("small_table", "its policy table is too small: 24 bytes, 32 are required",
+    check_refusal("small_table", "the policy table is too small: 24 bytes, 32 are required",
                   "report it to its author");
     check_refusal("half_slot", "not a multiple of a pointer's", "report it to its author");
 }
