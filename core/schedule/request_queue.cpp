@@ -16,14 +16,15 @@ void RequestQueue::submit(std::shared_ptr<ActiveRequest> request) {
         if (refusal_) throw *refusal_;
         if (choices > limits_.seats) {
             throw_error(ErrorKind::usage,
-                        "the request has {} choices, but only {} sequences run at once (seats)",
+                        "the request has {} choices, but the scheduler has {} seats; ask for fewer "
+                        "choices, or start with more seats (keel serve: --seats)",
                         choices, limits_.seats);
         }
         if (limits_.bytes > 0 && bytes > limits_.bytes) {
             throw_error(ErrorKind::usage,
                         "the caches of the request can take {}, but all caches together may take "
-                        "{} (cache_bytes); ask for fewer tokens or choices, or choose a policy "
-                        "with a smaller budget",
+                        "{}; ask for fewer tokens or choices, choose a policy with a smaller "
+                        "budget, or start with a higher limit (keel serve: --cache-mib)",
                         format_bytes(bytes), format_bytes(limits_.bytes));
         }
         request->reserved = bytes;
