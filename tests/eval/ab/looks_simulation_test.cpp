@@ -80,7 +80,7 @@ TEST_CASE("four looks without an effect: a false verdict in at most 6% of 1,000 
     };
     for (const Case &one :
          {Case{"hits, 1 arm", "hit", 1, 200, hits}, Case{"hits, 5 arms", "hit", 5, 80, hits},
-          Case{"normal, 1 arm", "nll", 1, 80, normal}}) {
+          Case{"normal, 1 arm", "nll", 1, 200, normal}}) {
         const LookRates found = simulate_looks(one.metric, one.arms, one.n, one.draw);
         INFO(one.name << ": " << found.planned << ", without the rule " << found.naive);
         CHECK(found.planned <= 0.06);
