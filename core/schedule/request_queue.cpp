@@ -24,7 +24,7 @@ void RequestQueue::submit(std::shared_ptr<ActiveRequest> request) {
             throw_error(ErrorKind::usage,
                         "the caches of the request can take {}, but all caches together may take "
                         "{}; ask for fewer tokens or choices, choose a policy with a smaller "
-                        "budget, or start with a higher limit (keel serve: --cache-mib)",
+                        "budget, or start with more cache_bytes (keel serve: --cache-mib)",
                         format_bytes(bytes), format_bytes(limits_.bytes));
         }
         request->reserved = bytes;

@@ -28,7 +28,8 @@ std::string Router::allowed(std::string_view path) const {
 }
 
 const Route &Router::find(const HttpRequest &request) const {
-    const std::string_view method = request.method == "HEAD" ? "GET" : request.method;
+    std::string_view method = request.method;
+    if (method == "HEAD") method = "GET";
     for (const Route &route : routes_)
         if (route.method == method && core_path(route.path) == core_path(request.path))
             return route;

@@ -273,8 +273,8 @@ TEST_CASE("the queue has a limit, and a scheduler that drains takes no requests"
     CHECK(refused.done == 0);
     CHECK(settled(*scheduler).refused == 2);
 
-    const auto no_queue = open_scheduler({.seats = 1, .waiting = 0});
     Answer at_once, later;
+    const auto no_queue = open_scheduler({.seats = 1, .waiting = 0});
     submit(*no_queue, order_of(prompt, 5), at_once);
     at_once.wait();
     submit(*no_queue, order_of(prompt, 900), later); // the seat is free at the last event
