@@ -180,14 +180,18 @@ void Scheduler::run_step() {
     stats_.step_seconds += std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
-// An error that concerns all sequences. After a lost device, nothing can run any more.
+// An error that concerns all sequences. After a lost device, nothing can run any more. New requests
+// are refused before the running requests end, so a client that sees the end is refused.
 void Scheduler::fail_all(const Error &error) {
-    texts_.fail_all(error);
-    if (pipeline_->engines().lost_device() == nullptr) return;
+    if (pipeline_->engines().lost_device() == nullptr) {
+        texts_.fail_all(error);
+        return;
+    }
     const Error why(ErrorKind::runtime,
                     fmt::format("a device was lost, so nothing can run any more; start again ({})",
                                 error.what()));
     queue_.refuse(why);
+    texts_.fail_all(error);
     TextEvent event;
     event.kind = TextEvent::Kind::failed;
     event.error_kind = why.kind();
