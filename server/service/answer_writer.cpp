@@ -14,4 +14,14 @@ void write_head(JsonWriter &out, const AnswerHead &head, const char *object) {
         .member("system_fingerprint", head.fingerprint);
 }
 
+std::string usage_text(const AnswerHead &head, const char *object, const UsageSum &usage) {
+    JsonWriter out;
+    out.begin_object();
+    write_head(out, head, object);
+    out.key("choices").begin_array().end_array().key("usage");
+    write_usage(out, usage);
+    out.end_object();
+    return out.take();
+}
+
 } // namespace keel::server

@@ -44,4 +44,7 @@ const char *finish_reason(api::Stop stop);
 // Writes the members id, object, created, model and system_fingerprint of an open object.
 void write_head(JsonWriter &out, const AnswerHead &head, const char *object);
 
+// A chunk without choices that has the usage.
+std::string usage_text(const AnswerHead &head, const char *object, const UsageSum &usage);
+
 } // namespace keel::server

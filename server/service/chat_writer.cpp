@@ -101,13 +101,7 @@ std::string ChatWriter::chunk(size_t index, const std::string &delta, const Choi
 }
 
 std::string ChatWriter::usage_chunk(const UsageSum &usage) const {
-    JsonWriter out;
-    out.begin_object();
-    write_head(out, setup_.head, "chat.completion.chunk");
-    out.key("choices").begin_array().end_array().key("usage");
-    write_usage(out, usage);
-    out.end_object();
-    return out.take();
+    return usage_text(setup_.head, "chat.completion.chunk", usage);
 }
 
 std::string ChatWriter::whole(const UsageSum &usage) const {

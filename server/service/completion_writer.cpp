@@ -136,13 +136,7 @@ std::string CompletionWriter::chunk(size_t index) {
 }
 
 std::string CompletionWriter::usage_chunk(const UsageSum &usage) const {
-    JsonWriter out;
-    out.begin_object();
-    write_head(out, setup_.head, "text_completion");
-    out.key("choices").begin_array().end_array().key("usage");
-    write_usage(out, usage);
-    out.end_object();
-    return out.take();
+    return usage_text(setup_.head, "text_completion", usage);
 }
 
 std::string CompletionWriter::whole(const UsageSum &usage) const {

@@ -130,6 +130,15 @@ void StepRig::prefill(uint32_t logit_rows, bool tapped) {
         tapped ? std::optional<size_t>(0) : std::nullopt);
 }
 
+std::vector<float> StepRig::logits() {
+    prefill(2);
+    std::vector<float> all = graph.next().logits(2).read<float>();
+    decode_batch();
+    const auto more = graph.next().logits(sequences).read<float>();
+    all.insert(all.end(), more.begin(), more.end());
+    return all;
+}
+
 void StepRig::decode(bool tapped) {
     const std::vector<int32_t> ids = {12}, positions = append(0, 1);
     const uint32_t rows = weights.has_output() ? 1 : 0;

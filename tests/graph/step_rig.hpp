@@ -53,6 +53,8 @@ class StepRig {
     void decode(bool tapped = false);                       // one token of sequence 0
     // one token of each sequence; the tap is on the second sequence
     void decode_batch(bool tapped = false);
+    // The logits of the last two tokens of a prefill, then those of decode_batch().
+    std::vector<float> logits();
 
     // Makes slots for tokens. Returns the positions of the tokens.
     std::vector<int32_t> append(size_t sequence, int64_t tokens);

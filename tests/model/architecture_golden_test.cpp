@@ -76,12 +76,7 @@ TEST_CASE("after an eviction with re-rotated positions, each architecture contin
             a.prefill(ids);
             for (int i = 0; i < 30; ++i) a.decode(golden.ids[static_cast<size_t>(64 + i)]);
             REQUIRE(a.stats().evictions > 2);
-            // The kept tokens: the prefix, then the newest tokens.
-            const auto n = static_cast<size_t>(a.cache().cache().max_length());
-            std::vector<int32_t> kept(a.history().begin(), a.history().begin() + 4);
-            kept.insert(kept.end(), a.history().end() - static_cast<std::ptrdiff_t>(n - 4),
-                        a.history().end());
-            b.prefill(kept);
+            b.prefill(kept_by_window(a, 4));
             CHECK(largest_gap(a.logits(), b.logits()) < bound);
         }
     }

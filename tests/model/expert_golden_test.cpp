@@ -24,7 +24,7 @@ int check_logits(std::span<const float> logits, const GoldenCase &golden, int64_
         CHECK(worst < expert_bound);
         ++records;
     }
-    REQUIRE(best_of(logits) == golden.argmax[static_cast<size_t>(position)]);
+    REQUIRE(argmax(logits) == golden.argmax[static_cast<size_t>(position)]);
     return records;
 }
 
@@ -140,12 +140,8 @@ TEST_CASE("mixtures of experts continue after an eviction as with only the kept 
         a.prefill(golden.ids);
         for (size_t i = 0; i < 30; ++i) a.decode(golden.greedy[i]);
         REQUIRE(a.stats().evictions > 2);
-        const auto n = static_cast<size_t>(a.cache().cache().max_length());
-        std::vector<int32_t> kept(a.history().begin(), a.history().begin() + 4);
-        kept.insert(kept.end(), a.history().end() - static_cast<std::ptrdiff_t>(n - 4),
-                    a.history().end());
-        b.prefill(kept);
-        CHECK(largest_difference(a.logits(), b.logits()) < expert_bound);
+        b.prefill(kept_by_window(a, 4));
+        CHECK(largest_gap(a.logits(), b.logits()) < expert_bound);
     }
 }
 
@@ -168,7 +164,7 @@ TEST_CASE("mixtures of experts give the reference's logits under h2o and with qu
             for (size_t i = 0; i < 12; ++i) {
                 a.decode(golden.greedy[i]);
                 b.decode(golden.greedy[i]);
-                REQUIRE(largest_difference(a.logits(), b.logits()) < expert_bound);
+                REQUIRE(largest_gap(a.logits(), b.logits()) < expert_bound);
             }
             CHECK(a.stats().evictions > 0);
         }
@@ -185,5 +181,5 @@ TEST_CASE("with fast products, quantized experts stay near the exact logits") {
     Session a(*exact), b(*fast);
     a.prefill(golden.ids);
     b.prefill(golden.ids);
-    CHECK(largest_difference(a.logits(), b.logits()) < 0.15);
+    CHECK(largest_gap(a.logits(), b.logits()) < 0.15);
 }

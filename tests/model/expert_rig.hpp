@@ -2,14 +2,9 @@
 
 // The miniatures of tests/golden/moe_logits.json as pipelines.
 
-#include "run/golden.hpp"
+#include "model/golden_check.hpp"
 #include "run/session_batch.hpp"
-#include "support/arch_miniature.hpp"
 #include "support/temp_folder.hpp"
-
-#include <algorithm>
-#include <catch2/catch.hpp>
-#include <cmath>
 
 namespace keel::test {
 
@@ -36,18 +31,6 @@ inline std::unique_ptr<Pipeline> open_exact(const std::filesystem::path &model,
     sets.insert(sets.end(), more.begin(), more.end());
     options.need_tokenizer = false;
     return std::make_unique<Pipeline>(pipeline::config_from_overrides(sets), options);
-}
-
-inline double largest_difference(std::span<const float> a, std::span<const float> b) {
-    REQUIRE(a.size() == b.size());
-    double worst = 0;
-    for (size_t i = 0; i < a.size(); ++i)
-        worst = std::max(worst, std::abs(static_cast<double>(a[i]) - static_cast<double>(b[i])));
-    return worst;
-}
-
-inline int32_t best_of(std::span<const float> logits) {
-    return static_cast<int32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
 }
 
 } // namespace keel::test

@@ -258,11 +258,7 @@ TEST_CASE("after an eviction with re-rotated positions, each family continues as
             a.prefill(golden.ids);
             for (int i = 0; i < 30; ++i) a.decode(golden.greedy[static_cast<size_t>(i)]);
             REQUIRE(a.stats().evictions > 2);
-            const auto n = static_cast<size_t>(a.cache().cache().max_length());
-            std::vector<int32_t> kept(a.history().begin(), a.history().begin() + 4);
-            kept.insert(kept.end(), a.history().end() - static_cast<std::ptrdiff_t>(n - 4),
-                        a.history().end());
-            b.prefill(kept);
+            b.prefill(kept_by_window(a, 4));
             CHECK(largest_gap(a.logits(), b.logits()) < 1e-4);
         }
     }

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <limits>
 
 namespace keel::test {
 
@@ -31,17 +32,22 @@ inline std::unique_ptr<Pipeline> open(const std::vector<std::string> &sets) {
     return std::make_unique<Pipeline>(pipeline::config_from_overrides(sets), options);
 }
 
+// The larger of two differences. NaN counts as infinite, so that no bound accepts it.
+inline double larger(double worst, double difference) {
+    if (std::isnan(difference)) return std::numeric_limits<double>::infinity();
+    return std::max(worst, std::abs(difference));
+}
+
 inline double worst_difference(std::span<const float> logits, const GoldenLogits &golden) {
     double worst = 0;
     for (size_t i = 0; i < golden.top_ids.size(); ++i)
-        worst = std::max(
-            worst, std::abs(logits[static_cast<size_t>(golden.top_ids[i])] - golden.top_values[i]));
+        worst =
+            larger(worst, logits[static_cast<size_t>(golden.top_ids[i])] - golden.top_values[i]);
     for (size_t i = 0; i < golden.every.size(); ++i)
-        worst = std::max(
-            worst, std::abs(logits[i * static_cast<size_t>(golden.stride)] - golden.every[i]));
+        worst = larger(worst, logits[i * static_cast<size_t>(golden.stride)] - golden.every[i]);
     double sum = 0;
     for (const float v : logits) sum += std::exp(static_cast<double>(v) - golden.logsumexp);
-    return std::max(worst, std::abs(std::log(sum)));
+    return larger(worst, std::log(sum));
 }
 
 inline int32_t argmax(std::span<const float> logits) {
@@ -63,10 +69,19 @@ inline int check_here(Session &session, const GoldenCase &golden, double most = 
 }
 
 inline double largest_gap(std::span<const float> a, std::span<const float> b) {
+    REQUIRE(a.size() == b.size());
     double worst = 0;
-    for (size_t i = 0; i < a.size(); ++i)
-        worst = std::max(worst, std::abs(static_cast<double>(a[i]) - b[i]));
+    for (size_t i = 0; i < a.size(); ++i) worst = larger(worst, static_cast<double>(a[i]) - b[i]);
     return worst;
+}
+
+// The tokens that a cache with a protected prefix and a window keeps: the prefix, then the newest.
+inline std::vector<int32_t> kept_by_window(const Session &session, std::ptrdiff_t prefix) {
+    const std::vector<int32_t> all(session.history().begin(), session.history().end());
+    const auto newest = static_cast<std::ptrdiff_t>(session.cache().cache().max_length()) - prefix;
+    std::vector<int32_t> kept(all.begin(), all.begin() + prefix);
+    kept.insert(kept.end(), all.end() - newest, all.end());
+    return kept;
 }
 
 } // namespace keel::test

@@ -4,7 +4,8 @@
  * each token, a ROUTER chooses a few experts, and the results of these experts are added with
  * weights. So a decode step reads only the weights of the chosen experts.
  *
- * EXAMPLE. The core runs these ops for a layer with 128 experts of size f, of which 8 are chosen:
+ * EXAMPLE. A layer has 128 experts of size f, and each token uses 8 of them. The core runs these
+ * ops:
  *
  *     matmul          logits[m, 128] = x[m, hidden] * router
  *     choose_experts  index[m, 8], weights[m, 8] from logits

@@ -60,7 +60,7 @@ static void tile(const MatmulTask &t, int64_t n0, int64_t count, int64_t m0, int
     }
 }
 
-// Handles the last rows of x, of which there are fewer than tile_rows.
+// Handles the last rows of x. Their number is smaller than tile_rows.
 template <int M>
 static void tile_rest(const MatmulTask &t, int64_t rest, int64_t n0, int64_t count, int64_t m0,
                       int64_t k0, int64_t k, const float *panel) {

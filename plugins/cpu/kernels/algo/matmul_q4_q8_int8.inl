@@ -167,7 +167,7 @@ KEEL_SIMD void q4_q8_rows(const MatmulTask &t, int64_t g, int64_t m0) {
         q4_q8_group<M, Q4>(t, g, m0);
 }
 
-// Handles the last rows of x, of which there are fewer than rows_at_once.
+// Handles the last rows of x. Their number is smaller than rows_at_once.
 template <int M, bool Q4>
 static void q4_q8_rest(const MatmulTask &t, int64_t g, int64_t m0, int64_t rows) {
     if constexpr (M > 0) {
