@@ -233,9 +233,11 @@ void Generation::advance(int32_t id) {
         gain_.count(false, 1, GuessGain::Clock::now());
         return session_.decode(id);
     }
-    guess_.assign(1, id);
-    guess_.insert(guess_.end(), guessed.begin(), guessed.end());
-    session_.decode_guess(guess_);
+    std::vector<int32_t> step{id};
+    step.insert(step.end(), guessed.begin(), guessed.end());
+    session_.decode_guess(step);
+    // If the step fails, the session has no guess to settle.
+    guess_ = std::move(step);
 }
 
 std::optional<int32_t> Generation::next() {

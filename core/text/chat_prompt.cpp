@@ -38,9 +38,15 @@ Value with_trusted_role(const Value &message) {
     throw_error(ErrorKind::input, "{}: {}", printable(name, 400), text);
 }
 
-const Value *list_member(const Value &root, std::string_view key, const std::string &name) {
+// The value of a key. NULL if the key is absent or null.
+const Value *member(const Value &root, std::string_view key) {
     const Value *found = root.dict().find(key);
-    if (found == nullptr || found->is(Kind::none)) return nullptr;
+    return found == nullptr || found->is(Kind::none) ? nullptr : found;
+}
+
+const Value *list_member(const Value &root, std::string_view key, const std::string &name) {
+    const Value *found = member(root, key);
+    if (found == nullptr) return nullptr;
     if (!found->is(Kind::list))
         refuse(name, fmt::format("{}: expected a list, found {}", key, type_name(*found)));
     return found;
@@ -88,7 +94,7 @@ ChatRequest read_chat_request(std::string_view json, const std::string &name) {
         if (const Value *tools = list_member(root, "tools", name)) out.tools = *tools;
         if (const Value *documents = list_member(root, "documents", name))
             out.documents = *documents;
-        if (const Value *more = root.dict().find("chat_template_kwargs")) {
+        if (const Value *more = member(root, "chat_template_kwargs")) {
             if (!more->is(Kind::dict))
                 refuse(name, fmt::format("chat_template_kwargs: expected an object, found {}",
                                          type_name(*more)));
@@ -97,7 +103,7 @@ ChatRequest read_chat_request(std::string_view json, const std::string &name) {
                 out.variables->set(member.first, member.second);
         }
     }
-    const Value *asks = root.is(Kind::dict) ? root.dict().find("add_generation_prompt") : nullptr;
+    const Value *asks = root.is(Kind::dict) ? member(root, "add_generation_prompt") : nullptr;
     const auto &items = out.messages.list().items;
     if (asks != nullptr && !asks->is(Kind::boolean))
         refuse(name, fmt::format("add_generation_prompt: expected true or false, found {}",

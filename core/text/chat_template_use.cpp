@@ -60,7 +60,12 @@ std::optional<std::int32_t> first_mark(const Tokenizer &tokenizer, const std::st
 jinja::Text ChatTemplate::render(const Tokenizer &tokenizer, std::span<const ChatMessage> messages,
                                  std::string_view today) const {
     ChatRequest request = chat_request(messages);
-    if (!today.empty()) request.now = time_of(today);
+    if (!today.empty()) {
+        request.now = time_of(today);
+        if (!request.now)
+            throw_error(ErrorKind::usage, "today: expected a date such as '26 Jul 2024', found {}",
+                        quote_text(today));
+    }
     return jinja_->render(request, tokenizer);
 }
 

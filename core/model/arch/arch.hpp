@@ -32,6 +32,11 @@ void read_attention_bias(const model::ConfigReader &in, ModelConfig &config);
 void read_sliding_window(const model::ConfigReader &in, ModelConfig &config, int64_t fallback,
                          const std::function<bool(int64_t layer)> &slides);
 
+// Reads "sliding_window" as the window of all layers. If the key is absent, the window is
+// `fallback`; 0: there is none. If the key is null, there is no window.
+void read_window_of_all_layers(const model::ConfigReader &in, ModelConfig &config,
+                               int64_t fallback = 0);
+
 // Sets the layers without RoPE: those that are true in `without`. If there are none, the config
 // gets an empty list.
 void set_layers_without_rope(ModelConfig &config, std::vector<bool> without);

@@ -11,9 +11,7 @@ namespace {
 // If "sliding_window" is null, there is no window (7B from v0.2 on). If the key is absent, the
 // window is 4096, as in the code of the model's authors.
 void configure_mistral(const model::ConfigReader &in, ModelConfig &config) {
-    if (in.is_null("sliding_window")) return;
-    config.sliding_window = in.integer("sliding_window", 1, INT32_MAX, 4096);
-    config.sliding_layers.assign(static_cast<size_t>(config.layers), true);
+    read_window_of_all_layers(in, config, 4096);
 }
 
 void configure_ministral(const model::ConfigReader &in, ModelConfig &config) {
@@ -26,9 +24,7 @@ void configure_ministral3(const model::ConfigReader &in, ModelConfig &config) {
         in.fail("rope_parameters", "llama_4_scaling_beta needs the rope_type yarn");
     if (!in.has("rope_parameters") && !in.has("rope_scaling"))
         in.refuse("rope_parameters", "an object");
-    if (!in.has("sliding_window")) return;
-    config.sliding_window = in.integer("sliding_window", 1, INT32_MAX);
-    config.sliding_layers.assign(static_cast<size_t>(config.layers), true);
+    read_window_of_all_layers(in, config);
 }
 
 } // namespace

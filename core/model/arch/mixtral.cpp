@@ -14,9 +14,7 @@ constexpr LayerNames mixtral_names = {.router = "block_sparse_moe.gate",
 void configure_mixtral(const model::ConfigReader &in, ModelConfig &config) {
     read_experts(in, config, "intermediate_size");
     config.experts.normalize = true;
-    if (!in.has("sliding_window")) return;
-    config.sliding_window = in.integer("sliding_window", 1, INT32_MAX);
-    config.sliding_layers.assign(static_cast<size_t>(config.layers), true);
+    read_window_of_all_layers(in, config);
 }
 
 } // namespace

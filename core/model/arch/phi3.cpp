@@ -9,9 +9,7 @@ namespace {
 
 void configure_phi3(const model::ConfigReader &in, ModelConfig &config) {
     for (const char *key : {"attention_bias", "mlp_bias", "lm_head_bias"}) refuse_true(in, key);
-    if (!in.has("sliding_window")) return;
-    config.sliding_window = in.integer("sliding_window", 1, INT32_MAX);
-    config.sliding_layers.assign(static_cast<size_t>(config.layers), true);
+    read_window_of_all_layers(in, config);
 }
 
 } // namespace

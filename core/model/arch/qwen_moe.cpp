@@ -18,10 +18,7 @@ void configure_qwen2_moe(const model::ConfigReader &in, ModelConfig &config) {
 void configure_qwen3_moe(const model::ConfigReader &in, ModelConfig &config) {
     config.qk_norm = true;
     read_attention_bias(in, config);
-    if (in.boolean("use_sliding_window", false) && in.has("sliding_window")) {
-        config.sliding_window = in.integer("sliding_window", 1, INT32_MAX);
-        config.sliding_layers.assign(static_cast<size_t>(config.layers), true);
-    }
+    if (in.boolean("use_sliding_window", false)) read_window_of_all_layers(in, config, 4096);
     read_experts(in, config, "moe_intermediate_size");
     config.experts.normalize = in.boolean("norm_topk_prob", false);
 }

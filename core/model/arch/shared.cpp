@@ -40,6 +40,13 @@ void read_sliding_window(const model::ConfigReader &in, ModelConfig &config, int
     config.sliding_layers = std::move(layers);
 }
 
+void read_window_of_all_layers(const model::ConfigReader &in, ModelConfig &config,
+                               int64_t fallback) {
+    if (in.is_null("sliding_window") || (fallback == 0 && !in.has("sliding_window"))) return;
+    config.sliding_window = in.integer("sliding_window", 1, INT32_MAX, fallback);
+    config.sliding_layers.assign(static_cast<size_t>(config.layers), true);
+}
+
 void set_layers_without_rope(ModelConfig &config, std::vector<bool> without) {
     if (std::find(without.begin(), without.end(), true) == without.end()) return;
     config.no_rope_layers = std::move(without);

@@ -79,8 +79,10 @@ std::string attention_table(const AttentionBenchReport &report) {
     std::string out =
         fmt::format("backend: {} on '{}': {}\n", report.backend, report.device, report.description);
     if (!report.without.empty()) return out + report.without + "\n";
-    const bool backward = report.has_backward && !report.tests.empty() &&
-                          !report.tests.front().seconds.backward.samples.empty();
+    const bool backward =
+        report.has_backward && std::ranges::any_of(report.tests, [](const AttentionTest &test) {
+            return !test.seconds.backward.samples.empty();
+        });
     TableRows rows{{"attention", "forward ms", "GFLOP/s", "of peak"}};
     if (backward)
         rows[0].insert(rows[0].end(), {"backward ms", "GFLOP/s", "of peak", "both ms", "GFLOP/s"});
