@@ -58,12 +58,12 @@ std::shared_ptr<const ServedModel> load_model(const ServerSettings &s,
         ChatTemplate chat = choose_chat_template(s.model_path, s.chat_template,
                                                  {"/v1/completions", "--chat-template NAME"});
         model->chat.emplace(std::move(chat), *model->tokenizer);
+        model->chat_template = load_chat_template(s.model_path).jinja;
     } catch (const Error &e) {
         // A model without a template can still continue text.
         if (!s.chat_template.empty()) throw;
         model->chat_problem = e.what();
     }
-    model->chat_template = load_chat_template(s.model_path).jinja;
     const auto progress = [&](const char *, uint64_t done, uint64_t total) {
         if (is_stopping) throw LoadingStopped();
         console().progress("loading", done, total, Console::Unit::bytes);

@@ -23,11 +23,20 @@ Option &PipelineArguments::add_form(Command &command, std::string_view spelling,
     return command.option(spelling, take, doc).last_counts().group(forms_group);
 }
 
-void PipelineArguments::add_text_forms(Command &command) {
+void PipelineArguments::add_run_forms(Command &command) {
     const auto add = [&](const char *spelling, const char *key, const char *doc) {
         add_form(command, spelling, key, doc);
     };
     add("-n,--max-tokens N", "generation.max_tokens", "Write at most N tokens");
+    add("--lookup N", "generation.lookup",
+        "Guess up to N tokens of a step from earlier text; 0: none");
+    add("--seed N", "sampling.seed", "Random seed; the same seed gives the same text");
+}
+
+void PipelineArguments::add_sampling_forms(Command &command) {
+    const auto add = [&](const char *spelling, const char *key, const char *doc) {
+        add_form(command, spelling, key, doc);
+    };
     add("--temperature X", "sampling.temperature",
         "Randomness: higher values give more varied text; 0: always the most likely token");
     add("--top-k N", "sampling.top_k", "Draw only from the N most likely tokens; 0: from all");
@@ -37,9 +46,6 @@ void PipelineArguments::add_text_forms(Command &command) {
         "Never draw tokens with less than X times the highest probability");
     add("--repetition-penalty X", "sampling.repetition_penalty",
         "Above 1: repeat earlier tokens less often");
-    add("--lookup N", "generation.lookup",
-        "Guess up to N tokens of a step from earlier text; 0: none");
-    add("--seed N", "sampling.seed", "Random seed; the same seed gives the same text");
     const auto be_greedy = [this] {
         short_forms_.emplace_back("sampling.temperature=0");
         greedy_ = true;
@@ -83,7 +89,9 @@ void PipelineArguments::add_to(Command &command, ShortForms short_forms) {
         "--set KEY=VALUE", sets_,
         "Change a key of the pipeline, for example policy.budget.tokens=64; can be repeated; see "
         "docs/reference/config.md");
-    if (short_forms == ShortForms::all) add_text_forms(command);
+    if (short_forms == ShortForms::all) add_run_forms(command);
+    if (short_forms == ShortForms::all || short_forms == ShortForms::requests)
+        add_sampling_forms(command);
     if (short_forms != ShortForms::none) add_pipeline_forms(command);
 }
 

@@ -15,6 +15,8 @@ namespace keel::cli {
 enum class ShortForms {
     none,
     pipeline, // --backend, --weights and all further forms that affect how the pipeline computes
+    requests, // the forms of `pipeline`, and --temperature and all further forms that are
+              // defaults of requests
     all,      // the forms of `pipeline`, and -n, --temperature and all further forms that affect
               // the generated text
 };
@@ -35,7 +37,8 @@ class PipelineArguments {
     std::vector<std::string> overrides(std::vector<std::string> first = {}) const;
 
   private:
-    void add_text_forms(Command &command);
+    void add_sampling_forms(Command &command);
+    void add_run_forms(Command &command); // of a single text
     void add_pipeline_forms(Command &command);
     Option &add_form(Command &command, std::string_view spelling, const std::string &key,
                      const char *doc);

@@ -162,7 +162,7 @@ void add_serve(Command &keel, Program &program) {
           "every cache evicts; server.yaml has model names with other policies"},
          {"keel serve --status http://127.0.0.1:8080", "shows the state of a running server"}});
     auto a = std::make_shared<ServeArguments>();
-    a->pipeline.add_to(command, ShortForms::all);
+    a->pipeline.add_to(command, ShortForms::requests);
     for (Option &option : command.options)
         if (option.is_called("TARGET")) option.optional(); // --status needs no model
     command.option("--status URL", a->status_url,

@@ -206,7 +206,7 @@ GenerateResult Conversation::ask(std::string_view question, const GenerateOption
     const Tokenizer &tokenizer = *session_.pipeline().tokenizer();
     GenerateOptions options = given;
     options.pin.clear(); // the pins were parts of the prompt, and do not apply to later questions
-    options.end_ids = chat_.end_ids(tokenizer);
+    if (!options.ignore_end) options.end_ids = chat_.end_ids(tokenizer);
     for (std::string &mark : chat_.stop_strings(tokenizer)) options.stop.push_back(std::move(mark));
     if (random_) options.random = random_;
     // The template can begin an answer with a fixed text. This text is not part of the answer.

@@ -244,9 +244,10 @@ std::optional<int32_t> Generation::next() {
     const auto is_long_enough = [&] { return std::ssize(result_.ids) >= options_.max_tokens; };
     if (stopped_ || is_long_enough()) return std::nullopt;
     const int32_t id = choose();
-    const bool ends = session_.pipeline().tokenizer()->ends_generation(id) ||
-                      std::binary_search(options_.end_ids.begin(), options_.end_ids.end(), id);
-    if (ends && !options_.ignore_end) {
+    const bool ends =
+        (session_.pipeline().tokenizer()->ends_generation(id) && !options_.ignore_end) ||
+        std::binary_search(options_.end_ids.begin(), options_.end_ids.end(), id);
+    if (ends) {
         stop(StopReason::end_token);
         return std::nullopt;
     }

@@ -50,7 +50,7 @@ struct GenerateOptions {
     std::vector<std::string> pin;
     std::string pin_key = "generation.pin"; // the key or option that sets `pin`, for messages
     SamplingParams sampling;
-    bool ignore_end = false; // true: generates max_tokens tokens, and ignores end tokens
+    bool ignore_end = false; // true: the tokenizer's end tokens do not end the text
     // Tokens that end the text, in addition to the tokenizer's end tokens. The ids must be rising.
     std::vector<int32_t> end_ids;
     // If set, GenerateResult::logprobs has an entry for each generated token. An entry has this

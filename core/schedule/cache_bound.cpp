@@ -27,10 +27,9 @@ Slots most_slots(const Pipeline &pipeline, const PolicySetup &plan, int64_t prom
     const int64_t chunk = pipeline.engine().prefill_chunk();
     if (config.at_budget && plan.acts_in_prefill() && !plan.prefill_only())
         slots.prompt = std::min(slots.prompt, kept + now.slack + chunk);
-    const bool evicts_at_end = config.at_prefill_end || config.at_budget;
     if (plan.prefill_only()) {
         if (config.at_prefill_end) slots.text = std::min(all, kept + more);
-    } else if (config.at_budget && evicts_at_end) {
+    } else if (config.at_budget) {
         slots.text = std::min(all, kept + now.slack + 1);
     }
     if (plan.needs(KEEL_NEED_REPLAY)) {
@@ -79,11 +78,12 @@ void check_prompt_fits(const PolicySetup &plan, int64_t prompt) {
     const bool acts = plan.acts_in_prefill() && !plan.prefill_only() && !plan.keeps_all();
     const int64_t capacity = plan.budget().capacity();
     if (acts || prompt <= capacity) return;
-    throw_error(ErrorKind::usage,
-                "the prompt has {} tokens, but the context has {} (model.context), and policy {} "
-                "evicts nothing before the prompt's end; shorten the prompt{}",
-                prompt, capacity, plan.config().policy.name,
-                ", or choose a policy that acts between the chunks of a prompt");
+    throw_error(
+        ErrorKind::usage,
+        "the prompt has {} tokens, but the context has {} (model.context), and policy {} "
+        "evicts nothing before the prompt's end; shorten the prompt, or choose a policy that "
+        "acts between the chunks of a prompt",
+        prompt, capacity, plan.config().policy.name);
 }
 
 } // namespace keel

@@ -106,8 +106,8 @@ void ChoiceText::prompt_read(RunningTexts &texts) {
             end_choices(*request_, room_.queue, number, order.choices, failure(error));
             break;
         }
-        --unforked_;
         auto fork = std::make_unique<ChoiceText>(std::move(copy), request_, number, room_);
+        --unforked_; // now `fork` ends the choice
         try {
             fork->begin({}, fork->options(), Generation::Prompt::is_read);
         } catch (const Error &error) {

@@ -191,12 +191,13 @@ void Scheduler::fail_all(const Error &error) {
                     fmt::format("a device was lost, so nothing can run any more; start again ({})",
                                 error.what()));
     queue_.refuse(why);
+    const auto waiting = queue_.take_waiting(); // otherwise they begin when a seat is free
     texts_.fail_all(error);
     TextEvent event;
     event.kind = TextEvent::Kind::failed;
     event.error_kind = why.kind();
     event.detail = why.what();
-    end_waiting(queue_.take_waiting(), event);
+    end_waiting(waiting, event);
 }
 
 // An empty session, or a session that has the first tokens of the prompt already. The probabilities

@@ -201,8 +201,8 @@ void HttpServer::on_signals(const std::vector<int> &signals, std::function<void(
     *wait = [&waiting, call = std::move(call), again = std::weak_ptr(wait)] {
         waiting.async_wait([call, wait = again.lock()](const ErrorCode &error, int signal) {
             if (error) return;
+            (*wait)(); // first, because the call may throw
             call(signal);
-            (*wait)();
         });
     };
     (*wait)();

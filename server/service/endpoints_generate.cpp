@@ -35,17 +35,10 @@ void check_sequences(const char *key, size_t prompts, int64_t choices, const Eng
             key);
 }
 
-void check_prompt_length(const char *key, size_t tokens, int64_t context, bool is_fixed) {
+// The engine checks whether the prompt fits, because this depends on the policy.
+void check_not_empty(const char *key, size_t tokens) {
     if (tokens == 0)
         throw ApiError(400, fmt::format("{}: expected at least one token, found none", key), key);
-    if (is_fixed && static_cast<int64_t>(tokens) >= context)
-        throw ApiError(
-            400,
-            fmt::format("{}: expected less than {} tokens, because the context has {}; "
-                        "found {} tokens; send a shorter prompt, or choose a policy that "
-                        "evicts tokens while it reads the prompt",
-                        key, context, context, tokens),
-            key, "context_length_exceeded");
 }
 
 // The scheduler's own error would show the server's folders.
@@ -172,7 +165,7 @@ PreparedJob Service::prepare_completion(const Body &body) const {
         if (!prompt.is_ids)
             prompt.ids = model.tokenizer->encode(
                 prompt.text, EncodeOptions{.add_special = request.add_special_tokens});
-        check_prompt_length("prompt", prompt.ids.size(), model.engine->context(), !named.keel);
+        check_not_empty("prompt", prompt.ids.size());
         api::Request one = make_request(request, named, model, prompt.ids);
         if (request.echo) one.prompt_logprobs = request.logprobs;
         if (prompt.is_ids && request.echo) prompt.text = model.tokenizer->decode(prompt.ids);
@@ -197,10 +190,9 @@ PreparedJob Service::prepare_chat(const Body &body) const {
     const Named named = named_model(request, body.aliases, body.policy_header);
     check_sequences("n", 1, request.choices, *model.engine);
     std::vector<int32_t> prompt = model.chat->render_chat(request.messages);
-    const int64_t context = model.engine->context();
-    check_prompt_length("messages", prompt.size(), context, !named.keel);
+    check_not_empty("messages", prompt.size());
     if (!request.has_seed) request.generation.seed = random_seed();
-    const int64_t room = context - static_cast<int64_t>(prompt.size());
+    const int64_t room = model.engine->context() - static_cast<int64_t>(prompt.size());
     const int64_t open_end = room > 0 ? room : request.generation.max_tokens;
     request.generation.max_tokens = request.max_tokens.value_or(open_end);
     request.generation.logprobs = request.logprobs;
@@ -214,10 +206,11 @@ PreparedJob Service::prepare_chat(const Body &body) const {
     setup.lead = model.chat->answer_lead();
     for (std::string &stop : model.chat->stop_strings())
         request.generation.stop.push_back(std::move(stop));
-    for (const int32_t id : model.chat->end_ids()) request.end_ids.push_back(id);
+    if (!request.generation.ignore_end)
+        for (const int32_t id : model.chat->end_ids()) request.end_ids.push_back(id);
     PreparedJob job;
     job.requests.push_back(make_request(request, named, model, std::move(prompt)));
-    if (!request.generation.ignore_end) setup.end_ids = job.requests.front().end_ids;
+    setup.end_ids = job.requests.front().end_ids;
     job.usage.seed = request.generation.seed;
     job.stream = request.stream;
     job.include_usage = request.include_usage;

@@ -42,11 +42,15 @@ Jobs::Submitted Jobs::submit(const std::function<PreparedJob()> &prepare, Engine
         for (size_t i = 0; i < result.job.requests.size() && !is_lost; ++i) {
             api::Request request = std::move(result.job.requests[i]);
             connect(request, i);
+            const bool is_long = std::ssize(request.prompt) > engine.context();
             try {
                 result.ids.push_back(engine.submit(std::move(request)));
             } catch (const api::Error &e) {
                 ApiError error = api_error(e.kind(), e.what());
-                if (e.kind() == api::ErrorKind::usage) error.param = result.job.prompt_key;
+                if (e.kind() == api::ErrorKind::usage) {
+                    error.param = result.job.prompt_key;
+                    if (is_long) error.code = "context_length_exceeded";
+                }
                 if (e.kind() == api::ErrorKind::runtime) error.status = 503; // a device is lost
                 throw error;
             }

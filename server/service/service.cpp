@@ -32,6 +32,8 @@ void Service::attach(HttpServer &server) {
 
 void Service::shut_down() {
     work_.reset();
+    // The connections end later. Then no job may use the engine.
+    if (jobs_) jobs_->fail_all(ApiError(503, "the server shuts down"));
     if (model_) model_->engine->stop();
 }
 

@@ -265,7 +265,7 @@ TEST_CASE("a full queue gives 429, and an error after the start of a stream is a
 
 TEST_CASE("prompts that cannot fit and too many sequences are refused") {
     TestServer server;
-    const std::vector<int32_t> ids(256, 5);
+    const std::vector<int32_t> ids(257, 5);
     const Json error = error_of(server.post("/v1/completions", {{"prompt", ids}}), 400);
     CHECK(error.at("code") == "context_length_exceeded");
     CHECK(error.at("param") == "prompt");

@@ -36,6 +36,8 @@ uint64_t FakeEngine::submit(api::Request request) {
         ++stats_.refused;
         throw api::Error(api::ErrorKind::resource, "the queue is full");
     }
+    if (std::ssize(request.prompt) > context())
+        throw api::Error(api::ErrorKind::usage, "the prompt is longer than the context");
     Running running;
     running.id = ++last_id_;
     for (int64_t i = 0; i < request.choices; ++i)
@@ -161,8 +163,7 @@ void FakeEngine::step(Running &running) {
         event.ids = {id};
         if (request.generation.logprobs)
             event.logprobs = {logprobs_of(id, *request.generation.logprobs)};
-        const bool is_end = !request.generation.ignore_end &&
-                            std::count(request.end_ids.begin(), request.end_ids.end(), id) > 0;
+        const bool is_end = std::count(request.end_ids.begin(), request.end_ids.end(), id) > 0;
         if (!is_end) event.text = choice.stream->push(id);
         if (choice.stream->stopped()) {
             event.detail = std::string(choice.stream->stop_string());

@@ -118,8 +118,8 @@ struct Request {
     // prompt. The first choice draws its random numbers from `seed`, as `keel run` does. Choice i
     // draws them from a seed that is made from `seed` and i.
     Generation generation;
-    // Tokens that end a text, in addition to the model's end tokens. With generation.ignore_end,
-    // neither of them ends a text.
+    // Tokens that end a text, in addition to the model's end tokens. They also end a text with
+    // generation.ignore_end.
     std::vector<int32_t> end_ids;
     int64_t choices = 1; // texts for this prompt. The prompt is read once and the cache is forked
     // The settings of the policy. Absent: those of the pipeline's file.
