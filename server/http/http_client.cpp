@@ -3,10 +3,11 @@
 #include "base/display.hpp"
 #include "base/error.hpp"
 
-#include <boost/asio/connect.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/local/stream_protocol.hpp>
+#include <boost/asio/use_future.hpp>
+#include <boost/beast/core/basic_stream.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/http/empty_body.hpp>
 #include <boost/beast/http/parser.hpp>
@@ -14,16 +15,13 @@
 #include <boost/beast/http/string_body.hpp>
 #include <boost/beast/http/write.hpp>
 
-#include <sys/socket.h>
-#include <sys/time.h>
-
 namespace keel::server {
 namespace {
 
+namespace asio = boost::asio;
 namespace beast_http = boost::beast::http;
 using HostPort = std::pair<std::string, std::string>;
 
-constexpr time_t answer_seconds = 10;
 constexpr uint64_t largest_answer = uint64_t{64} << 20;
 
 HostPort split_url(const std::string &url) {
@@ -41,39 +39,60 @@ HostPort split_url(const std::string &url) {
     return {host, rest.substr(colon + 1)};
 }
 
-template <typename AnySocket>
-HttpAnswer exchange(AnySocket &socket, const std::string &host, const std::string &path,
-                    const std::string &key) {
-    const timeval limit{answer_seconds, 0};
-    ::setsockopt(socket.native_handle(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
-    beast_http::request<beast_http::empty_body> request(beast_http::verb::get, path, 11);
-    request.set(beast_http::field::host, host);
-    request.set(beast_http::field::connection, "close");
-    if (!key.empty()) request.set(beast_http::field::authorization, "Bearer " + key);
-    beast_http::write(socket, request);
-    boost::beast::flat_buffer buffer;
-    beast_http::response_parser<beast_http::string_body> parser;
-    parser.body_limit(largest_answer);
-    beast_http::read(socket, buffer, parser);
-    return {static_cast<int>(parser.get().result_int()), std::move(parser.get().body())};
-}
+// One connection. Each operation ends with an error after the time limit.
+template <typename Protocol> class Client {
+  public:
+    explicit Client(std::chrono::milliseconds limit) : limit_(limit) {}
+
+    template <typename Endpoints> void connect(const Endpoints &to) {
+        wait([&] { return stream_.async_connect(to, asio::use_future); });
+    }
+
+    HttpAnswer get(const std::string &host, const std::string &path, const std::string &key) {
+        beast_http::request<beast_http::empty_body> request(beast_http::verb::get, path, 11);
+        request.set(beast_http::field::host, host);
+        request.set(beast_http::field::connection, "close");
+        if (!key.empty()) request.set(beast_http::field::authorization, "Bearer " + key);
+        wait([&] { return beast_http::async_write(stream_, request, asio::use_future); });
+        boost::beast::flat_buffer buffer;
+        beast_http::response_parser<beast_http::string_body> parser;
+        parser.body_limit(largest_answer);
+        wait([&] { return beast_http::async_read(stream_, buffer, parser, asio::use_future); });
+        return {static_cast<int>(parser.get().result_int()), std::move(parser.get().body())};
+    }
+
+  private:
+    // Runs the operation that `start` starts.
+    template <typename Start> void wait(const Start &start) {
+        stream_.expires_after(limit_);
+        auto done = start();
+        io_.restart();
+        io_.run();
+        done.get();
+    }
+
+    asio::io_context io_;
+    boost::beast::basic_stream<Protocol> stream_{io_};
+    std::chrono::milliseconds limit_;
+};
 
 } // namespace
 
-HttpAnswer http_get(const std::string &url, const std::string &path, const std::string &key) {
+HttpAnswer http_get(const std::string &url, const std::string &path, const std::string &key,
+                    std::chrono::milliseconds limit) {
     try {
-        boost::asio::io_context io;
         constexpr std::string_view unix_scheme = "unix:";
         if (url.starts_with(unix_scheme)) {
-            boost::asio::local::stream_protocol::socket socket(io);
-            socket.connect(url.substr(unix_scheme.size()));
-            return exchange(socket, "localhost", path, key);
+            using Local = asio::local::stream_protocol;
+            Client<Local> client(limit);
+            client.connect(Local::endpoint(url.substr(unix_scheme.size())));
+            return client.get("localhost", path, key);
         }
         const HostPort to = split_url(url);
-        boost::asio::ip::tcp::resolver resolver(io);
-        boost::asio::ip::tcp::socket socket(io);
-        boost::asio::connect(socket, resolver.resolve(to.first, to.second));
-        return exchange(socket, to.first, path, key);
+        asio::io_context io;
+        Client<asio::ip::tcp> client(limit);
+        client.connect(asio::ip::tcp::resolver(io).resolve(to.first, to.second));
+        return client.get(to.first, path, key);
     } catch (const boost::system::system_error &e) {
         throw_error(ErrorKind::runtime, "{}: no answer: {}; check that the server runs there",
                     printable(url, 200), e.code().message());

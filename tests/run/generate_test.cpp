@@ -239,6 +239,17 @@ TEST_CASE("stop strings, end tokens and the token limit end a text") {
     CHECK(stopped.text == plain.text.substr(0, plain.text.find(stop)));
     CHECK(streamed == stopped.text);
 
+    // The caller's end tokens end a text also if the model's end tokens do not.
+    session.reset();
+    options.stop.clear();
+    options.ignore_end = true;
+    options.end_ids = {plain.ids[20]};
+    const GenerateResult cut = generate(session, pipeline.tokenizer()->encode(story), options);
+    CHECK(cut.reason == StopReason::end_token);
+    CHECK(cut.ids.back() == plain.ids[20]);
+    options.ignore_end = false;
+    options.end_ids.clear();
+
     // After the answer to a recall document, an end token follows, as in training.
     session.reset();
     options.stop.clear();

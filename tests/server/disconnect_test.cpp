@@ -155,3 +155,17 @@ TEST_CASE("requests that do not end before the end of draining get an error") {
     CHECK(wait_until([&] { return is_done.load(); }));
     CHECK(server.engine().wait_for(0));
 }
+
+TEST_CASE("a server that stops during a stream does not use its engine afterwards") {
+    std::shared_ptr<const std::atomic<int>> late;
+    std::optional<RawClient> client;
+    {
+        TestServer server;
+        late = server.engine().late_cancels();
+        server.engine().hold(true);
+        client.emplace(server.connect());
+        REQUIRE(client->send(request(true)));
+        REQUIRE(client->read_until("\r\n").find("200 OK") != std::string::npos);
+    }
+    CHECK(*late == 0);
+}

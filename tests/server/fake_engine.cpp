@@ -56,6 +56,7 @@ uint64_t FakeEngine::submit(api::Request request) {
 
 void FakeEngine::cancel(uint64_t id) noexcept {
     const std::lock_guard lock(mutex_);
+    if (is_stopping_) ++*late_cancels_;
     cancelled_.insert(id);
     changed_.notify_all();
 }

@@ -4,6 +4,7 @@
 #include "text/text_stream.hpp"
 #include "text/tokenizer/tokenizer.hpp"
 
+#include <atomic>
 #include <condition_variable>
 #include <list>
 #include <map>
@@ -42,6 +43,8 @@ class FakeEngine final : public Engine {
     // Waits until this number of requests run or wait. Returns false after ten seconds.
     bool wait_for(size_t requests);
     api::Request last_request() const; // without callbacks
+    // Calls of cancel() after stop(). The counter outlives the engine.
+    std::shared_ptr<const std::atomic<int>> late_cancels() const { return late_cancels_; }
 
   private:
     struct Choice {
@@ -71,6 +74,7 @@ class FakeEngine final : public Engine {
     api::SchedulerStats stats_;
     bool is_held_ = false, is_full_ = false, is_stopping_ = false;
     uint64_t last_id_ = 0;
+    std::shared_ptr<std::atomic<int>> late_cancels_ = std::make_shared<std::atomic<int>>(0);
     std::thread thread_;
 };
 
