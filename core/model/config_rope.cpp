@@ -202,7 +202,12 @@ void read_rope(const ConfigReader &in, ModelConfig &config) {
     }
     const ConfigReader *rope = newer ? &*newer : older ? &*older : nullptr;
     if (config.architecture->defaults.scales_queries && rope != nullptr) {
-        config.query_scale_beta = rope->number("llama_4_scaling_beta", 0, 1e3, 0.0);
+        const auto beta = [](const ConfigReader &from) {
+            return from.number("llama_4_scaling_beta", 0, 1e3, 0.0);
+        };
+        if (older && newer && beta(*older) != beta(*newer))
+            in.fail("rope_parameters", "contradicts rope_scaling; remove one of the two");
+        config.query_scale_beta = beta(*rope);
         config.query_scale_context = config.rope_scaling.original_context;
     }
     if (config.rope_scaling.kind == RopeScaling::Kind::yarn)

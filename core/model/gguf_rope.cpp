@@ -24,6 +24,7 @@ class ScalingMaker {
         if (in_.tensor(long_factors_tensor) != nullptr) return longrope(context);
         if (file_.has(type) && file_.text(type) == "yarn") return yarn(factor);
         refuse_unless_one("rope.scaling.attn_factor");
+        refuse_query_scale();
         if (file_.has(type) && file_.text(type) != "linear") {
             if (file_.text(type) == "none") return nullptr;
             return {{"rope_type", in_.value(type)}};
@@ -41,6 +42,13 @@ class ScalingMaker {
         const std::string name = in_.key(from);
         names_[fmt::format("rope_scaling.{}", to)] = name;
         if (file_.has(name)) object[to] = in_.value(name);
+    }
+
+    // The queries' factor depends on YaRN's original context.
+    void refuse_query_scale() const {
+        if (in_.number_or("attention.temperature_scale", 0) == 0) return;
+        const std::string name = in_.key("attention.temperature_scale");
+        file_.fail(name, fmt::format("{} is supported only with YaRN; expected no such key", name));
     }
 
     void refuse_unless_one(std::string_view from) const {
